@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// BlockMmad: one output block of a matrix product on the cube core, c[m, n] = A * B with float accumulation.
+#ifndef GAF_CUBE_H
+#define GAF_CUBE_H
+
+#include "gaf_compat.h"
+
+#if defined(GAF_TWIN) && GAF_TWIN == 1
+#include "twin/fast_cube.h"  // the same class with a direct body for the CPU
+#else
+
+namespace gaf {
+
+// AT: float, half or bfloat16_t. TA: A is stored [k, m] (else [m, k]). TB: B is stored [n, k] (else [k, n]).
+// CT: float or AT. One object serves any number of blocks; blocks are limited to maxM <= 128 by maxN <= 256, k is free.
+//
+// Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each -> Mmad into one
+// L0C tile -> Fixpipe to GM. A panel holds 512 bytes of k, so that rows along k are read in pieces of 512 bytes.
+// Fractals at an edge are completed with zeros in L1 (never with what an earlier block left there), k is passed to Mmad
+// as it is. Fixpipe writes whole 16-column fractals: c needs ldc >= roundUp(n, 16), and columns n.. become 0.
+template <class AT, bool TA, bool TB, class CT = float>
+class BlockMmad {
+public:
+    __aicore__ inline BlockMmad() {}
+
+    // Makes the queues: L1 2 x (maxM + maxN) x 512 bytes, L0A and L0B 2 x 32 KiB, L0C maxM x maxN floats.
+    __aicore__ inline void Init(AscendC::TPipe* pipe, uint32_t maxM = 128, uint32_t maxN = 256)
+    {
+        maxM_ = RoundUp(maxM, 16);
+        maxN_ = RoundUp(maxN, 16);
+        pipe->InitBuffer(qa1_, 2, maxM_ * PANEL_BYTES);
+        pipe->InitBuffer(qb1_, 2, maxN_ * PANEL_BYTES);
+        pipe->InitBuffer(qa2_, 2, L0_BYTES);
+        pipe->InitBuffer(qb2_, 2, L0_BYTES);
+        pipe->InitBuffer(qc_, 1, maxM_ * maxN_ * sizeof(float));
+    }
+
+    // c[i * ldc + j] = sum over k of A[i, k] * B[k, j] for i < m <= maxM, j < n <= maxN; lda, ldb, ldc in elements.
+    __aicore__ inline void Run(const GlobalTensor<CT>& c, uint64_t ldc, const GlobalTensor<AT>& a, uint64_t lda,
+                               const GlobalTensor<AT>& b, uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
+    {
+        const uint32_t mPad = RoundUp(m, 16), nPad = RoundUp(n, 16);
+        const uint32_t step = StepOf(Max(mPad, nPad));
+        LocalTensor<float> l0c = qc_.template AllocTensor<float>();
+        LoadPanels(a, lda, b, ldb, m, n, 0, Min(k, PANEL_K));
+        for (uint32_t k1 = 0; k1 < k; k1 += PANEL_K) {
+            const uint32_t kPanel = Min(k - k1, PANEL_K);
+            if (k1 + PANEL_K < k) {
+                LoadPanels(a, lda, b, ldb, m, n, k1 + PANEL_K, Min(k - k1 - PANEL_K, PANEL_K));
+            }
+            LocalTensor<AT> b1 = qb1_.template DeQue<AT>();
+            LocalTensor<AT> a1 = qa1_.template DeQue<AT>();
+            for (uint32_t k0 = 0; k0 < kPanel; k0 += step) {
+                const uint32_t kTile = Min(kPanel - k0, step);
+                LocalTensor<AT> b2 = qb2_.template AllocTensor<AT>();
+                LoadB(b2, b1, nPad, k0, kTile, kPanel);
+                qb2_.EnQue(b2);
+                LocalTensor<AT> a2 = qa2_.template AllocTensor<AT>();
+                LoadA(a2, a1, mPad, k0, kTile, kPanel);
+                qa2_.EnQue(a2);
+                b2 = qb2_.template DeQue<AT>();
+                a2 = qa2_.template DeQue<AT>();
+                AscendC::MmadParams p;
+                p.m = static_cast<uint16_t>(m);
+                p.n = static_cast<uint16_t>(nPad);
+                p.k = static_cast<uint16_t>(kTile);
+                p.cmatrixInitVal = k1 + k0 == 0;
+                p.kDirectionAlign = TA && IS_SAME<AT, float>;
+                Mmad(l0c, a2, b2, p);
+                if ((mPad / 16) * (nPad / 16) < 10) {  // a small product ends before the next may read its sums
+                    AscendC::PipeBarrier<PIPE_M>();
+                }
+                qa2_.FreeTensor(a2);
+                qb2_.FreeTensor(b2);
+            }
+            qa1_.FreeTensor(a1);
+            qb1_.FreeTensor(b1);
+        }
+        qc_.EnQue(l0c);
+        l0c = qc_.template DeQue<float>();
+        AscendC::FixpipeParamsV220 f(static_cast<uint16_t>(nPad), static_cast<uint16_t>(m), static_cast<uint16_t>(mPad),
+                                     static_cast<uint32_t>(ldc), false);
+        f.quantPre = IS_SAME<CT, half>         ? QuantMode_t::F322F16
+                     : IS_SAME<CT, bfloat16_t> ? QuantMode_t::F322BF16
+                                               : QuantMode_t::NoQuant;
+        AscendC::Fixpipe<CT, float, AscendC::CFG_ROW_MAJOR>(c, l0c, f);
+        qc_.FreeTensor(l0c);
+    }
+
+private:
+    static constexpr uint32_t C0 = BLOCK_BYTES / sizeof(AT);        // elements of a fractal row
+    static constexpr uint32_t PANEL_BYTES = 512;                    // bytes of k in an L1 panel, for one m or n
+    static constexpr uint32_t PANEL_K = PANEL_BYTES / sizeof(AT);   // 256, or 128 for float
+    static constexpr uint32_t L0_BYTES = 32 * 1024;                 // half of L0A and of L0B
+
+    // k of one L0 tile: a multiple of 16 that keeps the wider operand within L0_BYTES.
+    static __aicore__ inline uint32_t StepOf(uint32_t wide)
+    {
+        const uint32_t fit = L0_BYTES / (wide * sizeof(AT)) / 16 * 16;
+        return fit < 16 ? 16 : fit > PANEL_K ? PANEL_K : fit;
+    }
+
+    // Panel [rows, cols] of a row-major matrix into L1 as Nz: fractal column j (C0 columns) holds rowsPad rows.
+    // Rows up to rowsPad = roundUp(rows, 16) are zero; columns up to colsPad = roundUp(cols, colAlign) are zero.
+    __aicore__ inline void Nd2Nz(const LocalTensor<AT>& l1, const GlobalTensor<AT>& gm, uint64_t ld, uint32_t rows,
+                                 uint32_t cols, uint32_t colAlign)
+    {
+        const uint32_t rowsPad = RoundUp(rows, 16), fracCols = RoundUp(cols, colAlign) / C0, loaded = DivUp(cols, C0);
+        if (rows != rowsPad) {  // clear the last 16 rows of every fractal column
+            AscendC::InitConstValueParams<AT> z(static_cast<uint16_t>(fracCols), 16, static_cast<uint16_t>(rowsPad - 16),
+                                                static_cast<AT>(0));
+            InitConstValue(l1[(rowsPad - 16) * C0], z);
+        }
+        if (loaded != fracCols) {  // float: a second fractal column that Nd2Nz does not reach
+            AscendC::InitConstValueParams<AT> z(1, static_cast<uint16_t>(rowsPad), 0, static_cast<AT>(0));
+            InitConstValue(l1[loaded * rowsPad * C0], z);
+        }
+        if (rows != rowsPad || loaded != fracCols) {
+            AscendC::PipeBarrier<PIPE_MTE2>();
+        }
+        if (ld <= 65535) {
+            AscendC::Nd2NzParams p(1, static_cast<uint16_t>(rows), static_cast<uint16_t>(cols), 0,
+                                   static_cast<uint16_t>(ld), static_cast<uint16_t>(rowsPad), 1, 0);
+            DataCopy(l1, gm, p);
+            return;
+        }
+        for (uint32_t r = 0; r < rows; ++r) {  // the row pitch does not fit srcDValue
+            AscendC::Nd2NzParams p(1, 1, static_cast<uint16_t>(cols), 0, static_cast<uint16_t>(cols),
+                                   static_cast<uint16_t>(rowsPad), 1, 0);
+            DataCopy(l1[r * C0], gm[r * ld], p);
+        }
+    }
+
+    __aicore__ inline void LoadPanels(const GlobalTensor<AT>& a, uint64_t lda, const GlobalTensor<AT>& b, uint64_t ldb,
+                                      uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
+    {
+        LocalTensor<AT> b1 = qb1_.template AllocTensor<AT>();
+        if constexpr (TB) {
+            Nd2Nz(b1, b[k1], ldb, n, kPanel, C0);
+        } else {
+            Nd2Nz(b1, b[k1 * ldb], ldb, kPanel, n, 16);
+        }
+        qb1_.EnQue(b1);
+        LocalTensor<AT> a1 = qa1_.template AllocTensor<AT>();
+        if constexpr (TA) {
+            Nd2Nz(a1, a[k1 * lda], lda, kPanel, m, 16);
+        } else {
+            Nd2Nz(a1, a[k1], lda, m, kPanel, C0);
+        }
+        qa1_.EnQue(a1);
+    }
+
+    // One Load3D: the L1 panel seen as an image of one line of `rows` pixels and `channels` channels.
+    __aicore__ inline void Load3D(const LocalTensor<AT>& l0, const LocalTensor<AT>& l1, uint32_t rows, uint32_t channels,
+                                  uint32_t rowStart, uint32_t rowCount, bool transpose)
+    {
+        AscendC::LoadData3DParamsV2<AT> p;
+        p.l1H = 1;
+        p.l1W = static_cast<uint16_t>(rows);
+        p.channelSize = static_cast<uint16_t>(channels);
+        p.kExtension = static_cast<uint16_t>(channels);
+        p.mExtension = static_cast<uint16_t>(rowCount);
+        p.mStartPt = static_cast<uint16_t>(rowStart);
+        p.enTranspose = transpose;
+        LoadData(l0, l1, p);
+    }
+
+    // L0A tile, Zz: [mPad / 16][k / C0][16][C0].
+    __aicore__ inline void LoadA(const LocalTensor<AT>& a2, const LocalTensor<AT>& a1, uint32_t mPad, uint32_t k0,
+                                 uint32_t kTile, uint32_t kPanel)
+    {
+        if constexpr (TA) {
+            Load3D(a2, a1, RoundUp(kPanel, 16), mPad, k0, RoundUp(kTile, 16), true);
+        } else {
+            Load3D(a2, a1[k0 * mPad], mPad, RoundUp(kTile, C0), 0, mPad, false);
+        }
+    }
+
+    // L0B tile, Zn: [k / C0][nPad / 16][16][C0].
+    __aicore__ inline void LoadB(const LocalTensor<AT>& b2, const LocalTensor<AT>& b1, uint32_t nPad, uint32_t k0,
+                                 uint32_t kTile, uint32_t kPanel)
+    {
+        if constexpr (TB) {  // the panel already has this layout
+            const uint32_t fractals = DivUp(kTile, C0) * (nPad / 16);
+            for (uint32_t i = 0; i < fractals; i += MAX_REPEAT) {
+                AscendC::LoadData2DParams p;
+                p.repeatTimes = static_cast<uint8_t>(Min(fractals - i, MAX_REPEAT));
+                p.srcStride = 1;
+                LoadData(b2[i * 16 * C0], b1[k0 * nPad + i * 16 * C0], p);
+            }
+        } else {
+            Load3D(b2, b1, RoundUp(kPanel, 16), nPad, k0, RoundUp(kTile, 16), false);
+        }
+    }
+
+    AscendC::TQue<AscendC::TPosition::A1, 2> qa1_;
+    AscendC::TQue<AscendC::TPosition::B1, 2> qb1_;
+    AscendC::TQue<AscendC::TPosition::A2, 2> qa2_;
+    AscendC::TQue<AscendC::TPosition::B2, 2> qb2_;
+    AscendC::TQue<AscendC::TPosition::CO1, 1> qc_;
+    uint32_t maxM_ = 0, maxN_ = 0;
+};
+
+}  // namespace gaf
+
+#endif  // GAF_TWIN == 1
+#endif  // GAF_CUBE_H

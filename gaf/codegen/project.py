@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the kernels of a model as a project that bisheng builds on CANN 8 and 9: sources, host code, CMake, README.
+
+    kernels/   NAME.cpp (the kernel), NAME.asc (its CANN 9 entry and launch), the device library's headers
+    host/      NAME_tiling.h (host tiling), launch.h and launch.cpp (one function per kernel), gaf_host.h
+    CMakeLists.txt, README.md
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from gaf.codegen.expr import field_signs
+from gaf.codegen.host import HOST_HEADER, HostTiling
+from gaf.codegen.printer import plain_text, print_kernel, wrap
+from gaf.dialects.ascendc.attributes import KernelKind, cpp_type
+from gaf.dialects.ascendc.kernel import KernelOp, tiling_struct
+from gaf.dialects.ascendc.sync import SyncAllOp
+from gaf.errors import InvalidInputError
+
+DEVICE_HEADERS = ("gaf_compat.h", "gaf_scalar.h", "gaf_vector.h", "gaf_cube.h", "gaf_device.h")
+QUALIFIER = {KernelKind.AIV: "__vector__", KernelKind.AIC: "__cube__", KernelKind.MIX: "__mix__(1, 2)"}
+"""What CANN 9 calls the kinds of kernels."""
+
+
+def project_files(kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> dict[str, str]:
+    """The text of every file by its path in the project; `soc` is the default of the CANN 8 build.
+
+    Raises InvalidInputError when two kernels have one name.
+    """
+    names = [k.sym_name.data for k in kernels]
+    twice = sorted({n for n in names if names.count(n) > 1})
+    if twice:
+        raise InvalidInputError(f"two kernels are named '{twice[0]}'", hint="kernels of one project need different names")
+    device = files("gaf.codegen") / "device"
+    found = {f"kernels/{h}": (device / h).read_text(encoding="utf-8") for h in DEVICE_HEADERS}
+    found["host/gaf_host.h"] = HOST_HEADER
+    for kernel in kernels:
+        name = kernel.sym_name.data
+        found[f"kernels/{name}.cpp"] = print_kernel(kernel)
+        found[f"kernels/{name}.asc"] = _asc(kernel)
+        found[f"host/{name}_tiling.h"] = HostTiling(kernel).cpp(kernel)
+    found["host/launch.h"] = _launch_header(kernels)
+    found["host/launch.cpp"] = _launch_source(kernels)
+    found["CMakeLists.txt"] = _cmake(names, soc)
+    found["README.md"] = _readme(kernels, soc)
+    return dict(sorted(found.items()))
+
+
+def write_project(folder: Path | str, kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> list[Path]:
+    """Write the project into `folder`; returns the files.
+
+    `kernels/` and `host/` are replaced as a whole, other files of the folder stay. Everything is written beside it
+    first, so that a failure leaves what was there. Raises InvalidInputError when the folder can't be written.
+    """
+    texts = project_files(kernels, soc)
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".gaf-", dir=target) as temporary:
+            for path, text in texts.items():
+                file = Path(temporary) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
+            for part in sorted({path.partition("/")[0] for path in texts}):
+                old = Path(temporary) / f"old-{part}"
+                if (target / part).exists():
+                    os.replace(target / part, old)
+                os.replace(Path(temporary) / part, target / part)
+                if old.is_dir():
+                    shutil.rmtree(old)
+    except OSError as error:
+        raise InvalidInputError(f"the project can't be written: {error.strerror}", where=str(error.filename or target)) from error
+    return [target / path for path in texts]
+
+
+def _params(kernel: KernelOp) -> str:
+    """Tensor parameters of host functions."""
+    return "".join(f"{'const void' if r == 'in' else 'void'} *{n}, " for n, _, r, _ in kernel.args)
+
+
+def _sizes(kernel: KernelOp) -> str:
+    return ", ".join(f"int64_t {s}" for s in kernel.symbols.data)
+
+
+def _asc(kernel: KernelOp) -> str:
+    name, kind = kernel.sym_name.data, kernel.kind.data
+    qualifier = QUALIFIER[kind]
+    if kind is KernelKind.AIV and any(isinstance(op, SyncAllOp) for op in kernel.walk()):
+        qualifier = "__mix__(0, 1)"
+    params = "".join(f"void *{n}, " for n in kernel.arg_names.data)
+    args = "".join(f"static_cast<uint8_t *>({n}), " for n in kernel.arg_names.data)
+    return _text([
+        f"// CANN 9 entry of kernel {name}: the qualifier takes the place of KERNEL_TASK_TYPE_DEFAULT.",
+        '#include "kernel_operator.h"', "#undef KERNEL_TASK_TYPE_DEFAULT", "#define KERNEL_TASK_TYPE_DEFAULT(type)",
+        f"#define GAF_CORE {qualifier}", f'#include "{name}.cpp"', "",
+        f'extern "C" void gaf_launch_{name}(uint32_t blocks, void *stream, {params}void *workspace, '
+        f"const {tiling_struct(name)} *t)",
+        "{", f"    {name}<<<blocks, 0, stream>>>({args}static_cast<uint8_t *>(workspace), *t);", "}",
+    ])  # fmt: skip
+
+
+def _launch_header(kernels: Sequence[KernelOp]) -> str:
+    lines = [
+        "// Launches of the generated kernels: one function per kernel, tensors and workspace in device memory.",
+        "#ifndef GAF_LAUNCH_H", "#define GAF_LAUNCH_H", "", "#include <cstdint>", "", "namespace gaf_kernels {", "",
+    ]  # fmt: skip
+    for kernel in kernels:
+        name = kernel.sym_name.data
+        signs = field_signs(kernel.symbols.data, ())
+        for arg, kind, role, shape in kernel.args:
+            dims = ", ".join(plain_text(d, signs) for d in shape)
+            lines.append(f"// {arg}: {role}, {cpp_type(kind.element)} [{dims}]")
+        lines += [
+            "// Returns null, or why the kernel can't run for these sizes; launches asynchronously on `stream`.",
+            f"const char *{name}({_params(kernel)}void *workspace, void *stream{_lead(_sizes(kernel))});",
+            f"uint64_t {name}_workspace({_sizes(kernel)});  // bytes", "",
+        ]  # fmt: skip
+    return _text([*lines, "}  // namespace gaf_kernels", "", "#endif  // GAF_LAUNCH_H"])
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(part for line in lines for part in wrap(line)) + "\n"
+
+
+def _lead(text: str) -> str:
+    return f", {text}" if text else ""
+
+
+def _launch_source(kernels: Sequence[KernelOp]) -> str:
+    lines = [
+        "// Launches of the generated kernels.", '#include "launch.h"', "",
+        *(f'#include "{k.sym_name.data}_tiling.h"' for k in kernels), "",
+        "#ifdef GAF_CANN9",
+        *(f'extern "C" void gaf_launch_{k.sym_name.data}(uint32_t blocks, void *stream, '
+          + "".join(f"void *{n}, " for n in k.arg_names.data)
+          + f"void *workspace, const {tiling_struct(k.sym_name.data)} *t);" for k in kernels),
+        "#else",
+        *(f'#include "aclrtlaunch_{k.sym_name.data}.h"' for k in kernels), "",
+        "namespace {", "",
+        "// The launch stubs of CANN 8 take the tiling struct by value or by pointer, depending on the release.",
+        "template <class Stub, class Tiling, class... Args>",
+        "auto Call(Stub stub, Tiling &t, Args... args) -> decltype(stub(args..., t))", "{",
+        "    return stub(args..., t);", "}",
+        "template <class Stub, class Tiling, class... Args>",
+        "auto Call(Stub stub, Tiling &t, Args... args) -> decltype(stub(args..., &t))", "{",
+        "    return stub(args..., &t);", "}", "", "}  // namespace",
+        "#endif", "", "namespace gaf_kernels {", "",
+    ]  # fmt: skip
+    for kernel in kernels:
+        name = kernel.sym_name.data
+        sizes = ", ".join(kernel.symbols.data)
+        tensors = "".join(
+            f"const_cast<void *>({n}), " if r == "in" else f"{n}, " for n, _, r, _ in kernel.args
+        )
+        lines += [
+            f"const char *{name}({_params(kernel)}void *workspace, void *stream{_lead(_sizes(kernel))})", "{",
+            f"    auto launch = {name}_tiling({sizes});",
+            "    if (launch.error != nullptr) {", "        return launch.error;", "    }",
+            "#ifdef GAF_CANN9",
+            f"    gaf_launch_{name}(launch.blocks, stream, {tensors}workspace, &launch.tiling);",
+            "#else",
+            f"    Call(ACLRT_LAUNCH_KERNEL({name}), launch.tiling, launch.blocks, stream, {tensors}workspace);",
+            "#endif", "    return nullptr;", "}", "",
+            f"uint64_t {name}_workspace({_sizes(kernel)})", "{",
+        ]  # fmt: skip
+        lines += [f"    return {name}_tiling({sizes}).workspace;", "}", ""]
+    return _text([*lines, "}  // namespace gaf_kernels"])
+
+
+def _cmake(names: Sequence[str], soc: str) -> str:
+    cpp = "\n".join(f"    kernels/{n}.cpp" for n in names)
+    asc = "\n".join(f"    kernels/{n}.asc" for n in names)
+    return f"""\
+# Builds the generated kernels and their launch functions as one shared library, with CANN 8 or CANN 9.
+cmake_minimum_required(VERSION 3.16)
+
+set(SOC_VERSION "{soc}" CACHE STRING "chip, for CANN 8")
+set(CMAKE_ASC_ARCHITECTURES "dav-2201" CACHE STRING "architecture, for CANN 9")
+find_package(ASC QUIET)
+
+if(ASC_FOUND)
+  project(gaf_kernels LANGUAGES ASC CXX)
+  add_library(gaf_kernels SHARED
+{asc}
+    host/launch.cpp)
+  target_compile_definitions(gaf_kernels PRIVATE GAF_CANN9)
+  target_compile_options(gaf_kernels PRIVATE
+    $<$<COMPILE_LANGUAGE:ASC>:--npu-arch=${{CMAKE_ASC_ARCHITECTURES}}>)
+else()
+  project(gaf_kernels LANGUAGES CXX)
+  set(ASCEND_CANN_PACKAGE_PATH "$ENV{{ASCEND_HOME_PATH}}" CACHE PATH "where CANN 8 is installed")
+  set(RUN_MODE npu CACHE STRING "npu, sim or cpu")
+  foreach(folder tools/tikcpp compiler/tikcpp ascendc_devkit/tikcpp aarch64-linux/tikcpp)
+    if(NOT GAF_TIKCPP AND EXISTS ${{ASCEND_CANN_PACKAGE_PATH}}/${{folder}}/ascendc_kernel_cmake)
+      set(GAF_TIKCPP ${{ASCEND_CANN_PACKAGE_PATH}}/${{folder}}/ascendc_kernel_cmake)
+    endif()
+  endforeach()
+  if(NOT GAF_TIKCPP)
+    message(FATAL_ERROR "neither CANN 9 (find_package ASC) nor CANN 8 (ASCEND_HOME_PATH) was found: source set_env.sh")
+  endif()
+  include(${{GAF_TIKCPP}}/ascendc.cmake)
+  ascendc_library(gaf_device SHARED
+{cpp})
+  ascendc_include_directories(gaf_device PRIVATE ${{CMAKE_CURRENT_SOURCE_DIR}}/kernels)
+  add_library(gaf_kernels SHARED host/launch.cpp)
+  target_link_libraries(gaf_kernels PRIVATE gaf_device)
+endif()
+
+set_target_properties(gaf_kernels PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+target_include_directories(gaf_kernels PRIVATE kernels PUBLIC host)
+"""
+
+
+def _readme(kernels: Sequence[KernelOp], soc: str) -> str:
+    rows = []
+    for kernel in kernels:
+        signs = field_signs(kernel.symbols.data, kernel.tiling.data)
+        members = ", ".join(f"`{m.data}`" for m in kernel.members)
+        blocks, size = plain_text(kernel.param("blocks"), signs), plain_text(kernel.param("workspace"), signs)
+        rows.append(f"| `{kernel.sym_name.data}` | {kernel.kind.data.value} | {blocks} | {size} | {members} |")
+    table = "\n".join(rows)
+    return f"""\
+# Generated Ascend C kernels
+
+Made by gaf for the Ascend 910B. Kernel sources are in `kernels/`, launch functions in `host/launch.h`.
+
+## Build
+
+    source $ASCEND_HOME_PATH/../set_env.sh     # or wherever the toolkit is installed
+    cmake -B build && cmake --build build      # CANN 9 if its ASC package is found, else CANN 8
+
+Options: `-DSOC_VERSION={soc}` (CANN 8), `-DCMAKE_ASC_ARCHITECTURES=dav-2201` (CANN 9). The result is `libgaf_kernels.so`.
+
+## Kernels
+
+Kind `aiv` runs on vector cores, `aic` on cube cores, `mix` on groups of one cube and two vector cores; the launch
+width counts those. Widths and workspace bytes are computed by `host/NAME_tiling.h` from the sizes of the tensors;
+the fields they name are in the tiling struct of the kernel.
+
+| kernel | kind | launch width | workspace bytes | model nodes |
+|---|---|---|---|---|
+{table}
+
+Nothing here was run on a device by gaf; the same sources run on the CPU through gaf's host twin.
+"""

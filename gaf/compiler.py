@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way from a model to printed kernels: `fuse(model, config) -> FusedModel`."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from gaf.config import FusionConfig
+from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
+from gaf.dialects.graph.contract import GraphOp, location_name
+from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
+from gaf.dialects.tile.structure import KernelOp as TileKernelOp
+from gaf.errors import InternalError, UnsupportedError
+from gaf.fusion.search import Decision
+from gaf.passes.graph.fuse import HOST_REASON, fuse_block
+from gaf.passes.graph.lower_graph import lower_module
+from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, run_pipeline, tile_pipeline
+from gaf.runtime.executor import Executor, Observer, kernel_names
+from gaf.runtime.kernel import Kernel
+
+if TYPE_CHECKING:
+    from gaf.runtime.verify import Verification
+
+
+@dataclass
+class FusedModel:
+    """A model whose ops are grouped into kernels.
+
+    `kernels` are the distinct generated kernels; `fallbacks` the ops that run on the host: one text per op
+    type with count and reason; `decisions` every join and refusal of the search; `seconds` the time per phase.
+    """
+
+    model: Model
+    source_model: Model
+    config: FusionConfig
+    kernels: list[Kernel]
+    decisions: list[Decision]
+    seconds: dict[str, float] = field(default_factory=dict)
+    _executors: dict[str, Executor] = field(default_factory=dict)
+
+    @property
+    def fused_ops(self) -> list[FusedOp]:
+        return [op for op in self.model.block.ops if isinstance(op, FusedOp)]
+
+    @property
+    def host_ops(self) -> list[GraphOp]:
+        """Ops that compute something outside kernels (views and constants don't count)."""
+        return [
+            op for op in self.model.block.ops
+            if isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp)
+        ]
+
+    @property
+    def num_ops(self) -> int:
+        """Kernel launches plus host ops."""
+        return len(self.fused_ops) + len(self.host_ops)
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """One line per op type on the host: count, node names, reason."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for op in self.host_ops:
+            reason = op.attributes.get(HOST_REASON)
+            groups.setdefault((op.name, reason.data if reason else ""), []).append(location_name(op) or "?")  # type: ignore[attr-defined]
+        return [
+            f"{len(names)} x {op.removeprefix('graph.')} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {reason}"
+            for (op, reason), names in sorted(groups.items())
+        ]
+
+    @property
+    def report(self) -> Any:
+        """The fusion report: `str(report)` is text, `report.to_json()` a dict."""
+        from gaf.report.model import build_report
+
+        return build_report(self)
+
+    def executor(self, engine: str = "auto") -> Executor:
+        """An executor for an engine; "auto" is the host twin, or the interpreter without a C++ compiler."""
+        if engine == "auto":
+            from gaf.runtime.compiler import find_compiler
+
+            engine = "host" if find_compiler() is not None else "interpreter"
+        if engine not in self._executors:
+            self._executors[engine] = Executor(self.model, {k.name: k for k in self.kernels}, engine)
+        return self._executors[engine]
+
+    def run(self, inputs: Mapping[str, np.ndarray], engine: str = "auto", observe: Observer | None = None) -> dict[str, np.ndarray]:
+        """Run the fused model; inputs and outputs by name."""
+        return self.executor(engine).run(inputs, observe)
+
+    def verify(self, inputs: Mapping[str, np.ndarray] | None = None, engine: str = "auto") -> Verification:
+        """Compare every kernel launch and every output with a float64 reference.
+
+        Without `inputs`, random ones are made (symbols get small sizes). The result has `.ok`.
+        """
+        from gaf.runtime.verify import verify_model
+
+        return verify_model(self, inputs, engine)
+
+
+def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
+    """Find the kernels of a model and generate them down to C++ source.
+
+    `model` is not changed. Raises GafError subclasses; anything else is a bug.
+    """
+    config = config or FusionConfig()
+    seconds: dict[str, float] = {}
+    work = model.clone()
+    with _no_gc():
+        for step, spent in run_pipeline(work.module, GRAPH_CLEANUP).by_pass().items():
+            seconds[step] = spent
+        with _timed(seconds, "fuse"):
+            plan = fuse_block(
+                work.block, autofuse=config.enable_autofuse, max_depth=config.max_fusion_depth, strict=config.strict
+            )
+        decisions = list(plan.decisions)
+        kernels = _generate(work, config, seconds)
+        _count_uses(work, kernels)
+    return FusedModel(work, model, config, list(kernels.values()), decisions, seconds)
+
+
+def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> dict[str, Kernel]:
+    """Lower every distinct fused op; a group without a kernel that fits the chip is split up and retried."""
+    kernels: dict[str, Kernel] = {}
+    while True:
+        with _timed(seconds, "lower to tile"):
+            lower_module(work.module, strict=config.strict)
+        tiles = {op.sym_name.data: op for op in work.module.body.block.ops if isinstance(op, TileKernelOp)}
+        for op in tiles.values():
+            op.detach()
+        failed: dict[str, str] = {}
+        for name, tile in tiles.items():
+            if name in kernels:
+                continue
+            try:
+                kernels[name] = _lower_kernel(tile, config, seconds)
+            except UnsupportedError as error:
+                failed[name] = error.what
+        dissolved = False
+        for fused in [op for op in work.block.ops if isinstance(op, FusedOp)]:
+            names = kernel_names(fused)
+            if not any(n in kernels for n in names):
+                _dissolve(work.block, fused, "; ".join(failed.get(n, "no kernel") for n in names))
+                dissolved = True
+        if not dissolved:
+            used = {n for op in work.block.ops if isinstance(op, FusedOp) for n in kernel_names(op)}
+            return {n: k for n, k in kernels.items() if n in used}
+        kernels.clear()
+        with _timed(seconds, "fuse"):
+            fuse_block(work.block, autofuse=False, strict=config.strict)
+
+
+def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, float]) -> Kernel:
+    """Plan, lower and print one tile kernel. Raises UnsupportedError if it can't fit the chip."""
+    from gaf.codegen.host import HostTiling
+    from gaf.codegen.printer import print_kernel
+
+    module = ModuleOp([tile])
+    with _timed(seconds, "plan and lower"):
+        run_pipeline(module, tile_pipeline(config.target), level="tile")
+        planned_tile = next(op for op in module.body.block.ops if isinstance(op, TileKernelOp)).clone()
+        run_pipeline(module, ascendc_pipeline(config.target), level="tile")
+    op = next((op for op in module.body.block.ops if isinstance(op, AscendKernelOp)), None)
+    if op is None:
+        raise InternalError(f"lower-tile made no kernel of '{tile.sym_name.data}'")
+    with _timed(seconds, "print"):
+        source = print_kernel(op)
+        host = HostTiling(op)
+    attributes = planned_tile.attributes
+    return Kernel(
+        op.sym_name.data,
+        attributes["kind"].data if "kind" in attributes else "elementwise",  # type: ignore[attr-defined]
+        source,
+        [m.data for m in attributes["members"].data] if "members" in attributes else [],  # type: ignore[attr-defined]
+        host,
+        planned_tile,
+        op,
+    )
+
+
+def _dissolve(block: Block, fused: FusedOp, reason: str) -> None:
+    """Put the members of a fused op back; a lone member that has no kernel stays on the host."""
+    mapping: dict[SSAValue, SSAValue] = dict(zip(fused.block.args, fused.operands))
+    copies: list[Operation] = []
+    for op in fused.members:
+        copy = op.clone(value_mapper=mapping)
+        copy.location = op.location
+        mapping.update(zip(op.results, copy.results))
+        block.insert_op_before(copy, fused)
+        copies.append(copy)
+    compute = [c for c in copies if isinstance(c, GraphOp) and not c.IS_VIEW and not isinstance(c, ConstantOp)]
+    if len(compute) <= 1:
+        for op in compute or copies:
+            op.attributes[HOST_REASON] = StringAttr(reason)
+    for old, new in zip(fused.results, fused.yielded):
+        old.replace_all_uses_with(mapping[new])
+    fused.detach()
+    fused.erase()
+
+
+def _count_uses(work: Model, kernels: Mapping[str, Kernel]) -> None:
+    for kernel in kernels.values():
+        kernel.uses = 0
+    for op in work.block.ops:
+        if isinstance(op, FusedOp):
+            for name in kernel_names(op):
+                if name in kernels:
+                    kernels[name].uses += 1
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def _no_gc() -> Iterator[None]:
+    """The collector finds nothing in IR that is alive anyway and costs about 14 % of a compile."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cube core: blocks of a matrix product by the device library's BlockMmad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from gaf.dialects.ascendc.api import ApiOp, AscendOp, Cpp, local_dtype
+from gaf.dialects.ascendc.attributes import KernelKind, Pipe, cpp_type, invalid
+from gaf.dialects.ascendc.cycles import Cost
+from gaf.dialects.ascendc.kernel import core_of
+from gaf.dialects.ascendc.types import GmType, MmadType
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.attributes import ExprAttr
+from gaf.dialects.common.index import Expr, ExprLike, round_up
+
+if TYPE_CHECKING:
+    from gaf.dialects.ascendc.interpreter import Core
+
+MAX_M, MAX_N = 128, 256
+"""Largest block of BlockMmad: 128 x 256 floats fill the 128 KiB of L0C."""
+
+PANEL_BYTES = 512
+"""Bytes of k that an L1 panel holds per row (`gaf_cube.h`)."""
+
+
+@irdl_op_definition
+class InitMmadOp(AscendOp):
+    """`%mm = ascendc.init_mmad [m = 128, n = 256] : !ascendc.mmad<f16, nt, f32>`: buffers for blocks up to m x n."""
+
+    name = "ascendc.init_mmad"
+    m = prop_def(ExprAttr)
+    n = prop_def(ExprAttr)
+    mmad = result_def(MmadType)
+
+    @classmethod
+    def l1_bytes(cls, m: ExprLike, n: ExprLike) -> Expr:
+        """Bytes of L1: two panels of each operand."""
+        return (round_up(m, 16) + round_up(n, 16)) * (2 * PANEL_BYTES)
+
+    @classmethod
+    def l0c_bytes(cls, m: ExprLike, n: ExprLike) -> Expr:
+        """Bytes of L0C: one block of floats."""
+        return round_up(m, 16) * round_up(n, 16) * 4
+
+    def verify_(self) -> None:
+        if core_of(self) is not KernelKind.AIC:
+            raise invalid("ascendc.init_mmad runs on the cube core", expected="ascendc.section aic, or a kernel of kind aic")
+        if self.parent_op() is not None and self.parent_op().name not in ("ascendc.kernel", "ascendc.section"):
+            raise invalid("ascendc.init_mmad in a loop", expected="at the top of a kernel or section")
+        for param, limit in (("m", MAX_M), ("n", MAX_N)):
+            value = self.param(param).as_int()
+            if value is not None and not 1 <= value <= limit:
+                raise invalid(f"ascendc.init_mmad: {param}", expected=f"1..{limit}", got=value)
+
+    def cpp(self, cpp: Cpp) -> Sequence[str]:
+        kind = self.mmad.type
+        flags = ", ".join("true" if t else "false" for t in kind.trans)
+        name = cpp.declare(self.mmad)
+        return [
+            f"gaf::BlockMmad<{cpp_type(kind.input)}, {flags}, {cpp_type(kind.output)}> {name};",
+            f"{name}.Init(&pipe, {cpp.expr(self.param('m'))}, {cpp.expr(self.param('n'))});",
+        ]
+
+    def run(self, core: Core) -> None:
+        core.values[self.mmad] = (core.int(self.param("m")), core.int(self.param("n")))
+
+
+@irdl_op_definition
+class MmadRunOp(ApiOp):
+    """`c[m, n] = A * B` in f32 accumulation: c at `c_at` with row pitch `ldc` >= roundUp(n, 16), and so on.
+
+    A is [m, k] with row pitch lda ([k, m] when stored transposed), B is [k, n] with row pitch ldb ([n, k] when
+    stored transposed). Columns n .. roundUp(n, 16) of c become 0.
+    """
+
+    name = "ascendc.mmad_run"
+    mmad = operand_def(MmadType)
+    c = operand_def(GmType)
+    a = operand_def(GmType)
+    b = operand_def(GmType)
+    c_at = prop_def(ExprAttr)
+    ldc = prop_def(ExprAttr)
+    a_at = prop_def(ExprAttr)
+    lda = prop_def(ExprAttr)
+    b_at = prop_def(ExprAttr)
+    ldb = prop_def(ExprAttr)
+    m = prop_def(ExprAttr)
+    n = prop_def(ExprAttr)
+    k = prop_def(ExprAttr)
+
+    CPP: ClassVar[str] = "{mmad}.Run({c}, {ldc}, {a}, {lda}, {b}, {ldb}, {m}, {n}, {k})"
+    PIPE: ClassVar[Pipe] = Pipe.M
+    HEADER: ClassVar[str] = "gaf_cube.h"
+
+    def verify_(self) -> None:
+        super().verify_()
+        kind = self.mmad.type
+        assert isinstance(kind, MmadType)
+        for name, want in (("c", kind.output), ("a", kind.input), ("b", kind.input)):
+            got = local_dtype(self.operand_named(name))
+            if got is not dt.of(want):
+                raise invalid(f"ascendc.mmad_run: element type of {name}", expected=dt.of(want).name, got=got.name)
+        ldc, n = self.param("ldc").as_int(), self.param("n").as_int()
+        if ldc is not None and n is not None and ldc < -(-n // 16) * 16:
+            raise invalid("ascendc.mmad_run: row pitch of c", expected=f">= {-(-n // 16) * 16}", got=ldc,
+                          hint="Fixpipe writes whole 16-column fractals: use a workspace ring with a rounded pitch")
+
+    def cost(self) -> tuple[Cost, ...]:
+        kind = self.mmad.type
+        assert isinstance(kind, MmadType)
+        block = round_up(self.param("m"), 16) * round_up(self.param("n"), 16) * round_up(self.param("k"), 16)
+        return (Cost.of(f"Mmad.{dt.of(kind.input).name}", block),)
+
+    def run(self, core: Core) -> None:
+        m, n, k = (core.int(self.param(p)) for p in "mnk")
+        max_m, max_n = core.values[self.mmad]
+        if not (0 < m <= max_m and 0 < n <= max_n and k > 0):
+            raise core.error(self, f"block {m} x {n} x {k} outside of 1..{max_m} x 1..{max_n} x 1..")
+        ldc = core.int(self.param("ldc"))
+        if ldc < -(-n // 16) * 16:
+            raise core.error(self, f"row pitch {ldc} of c is below {-(-n // 16) * 16}")
+        kind = self.mmad.type
+        assert isinstance(kind, MmadType)
+        ta, tb = kind.trans
+        lda, ldb = core.int(self.param("lda")), core.int(self.param("ldb"))
+        a = core.gm(self.a).read(self, core, core.int(self.param("a_at")), *((k, m) if ta else (m, k)), lda)
+        b = core.gm(self.b).read(self, core, core.int(self.param("b_at")), *((n, k) if tb else (k, n)), ldb)
+        a32, b32 = a.astype(np.float32), b.astype(np.float32)
+        block = np.zeros((m, -(-n // 16) * 16), np.float32)
+        block[:, :n] = (a32.T if ta else a32) @ (b32.T if tb else b32)
+        target = local_dtype(self.c)
+        core.gm(self.c).write(self, core, core.int(self.param("c_at")), ldc, block.astype(target.numpy))
+
+
+OPS = (InitMmadOp, MmadRunOp)

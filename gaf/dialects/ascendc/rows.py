@@ -1,0 +1,631 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vector functions of the device library: broadcast operands, reductions, casts, comparisons and mathematics.
+
+A tile is rows x lanes in UB with row pitch `pitch(lanes)`; a column ([rows]) or a row ([lanes]) is a tile with one
+row. Every function writes pad lanes too, with any value. Scratch sizes are class methods, so that a plan can ask
+before the op exists; they equal the `...Bytes` functions of `gaf_vector.h`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
+
+from gaf.dialects.ascendc.api import Access, ApiOp, local_dtype, pitch, tile
+from gaf.dialects.ascendc.attributes import (
+    BopAttr,
+    CmpModeAttr,
+    Mon,
+    MonAttr,
+    RoundModeAttr,
+    ScalarAttr,
+    invalid,
+)
+from gaf.dialects.ascendc.cycles import Cost
+from gaf.dialects.ascendc.types import LocalType
+from gaf.dialects.ascendc.vector import CAST_PAIRS, convert
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.attributes import ExprAttr
+from gaf.dialects.common.index import Expr, ExprLike, const, expr, maximum, minimum, round_up
+from gaf.dialects.common.scalar import FUNCTIONS
+
+if TYPE_CHECKING:
+    from gaf.dialects.ascendc.interpreter import Core
+
+F32 = (dt.F32,)
+_BOP_COST = {"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "rdiv": "Div", "max": "Max", "min": "Min"}
+_MON_COST = {"sum": "Add", "max": "Max", "min": "Min", "prod": "Mul"}
+
+
+class RowsOp(ApiOp):
+    """Base of the functions on rows x lanes."""
+
+    rows = prop_def(ExprAttr)
+    lanes = prop_def(ExprAttr)
+
+    HEADER: ClassVar[str] = "gaf_vector.h"
+
+    def size(self) -> tuple[Expr, Expr]:
+        return self.param("rows"), self.param("lanes")
+
+    def ints(self, core: Core) -> tuple[int, int]:
+        return core.int(self.param("rows")), core.int(self.param("lanes"))
+
+
+@irdl_op_definition
+class BinaryColOp(RowsOp):
+    """`dst[r, c] = a[r, c] op col[r]`; dst may be a."""
+
+    name = "ascendc.binary_col"
+    dst = operand_def(LocalType)
+    a = operand_def(LocalType)
+    col = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+    op = prop_def(BopAttr)
+
+    CPP: ClassVar[str] = "gaf::BinaryCol<{op}>({dst}, {a}, {col}, {tmp}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "a", "col", "tmp")}
+    INPLACE: ClassVar[tuple[str, ...]] = ("a",)
+
+    @classmethod
+    def tmp_elements(cls, rows: ExprLike) -> Expr:
+        """Floats of tmp: one 32-byte block per row, rows in groups of 8."""
+        return round_up(rows, 8) * 8
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        return (self.read("a", tile(rows, lanes)), self.read("col", round_up(rows, 8)),
+                self.written("tmp", self.tmp_elements(rows)), self.written("dst", tile(rows, lanes)))
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        return (Cost.of("Brcb", self.tmp_elements(rows)), Cost.of(_BOP_COST[self.op.data.value], tile(rows, lanes)))
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        a, col = core.tile(self.a, rows, lanes), core.span(self.col, rows).copy()
+        core.clobber(self.tmp, core.int(self.tmp_elements(rows)))
+        core.tile(self.dst, rows, lanes)[:] = self.op.data.numpy(a, col[:, None])
+
+
+@irdl_op_definition
+class BinaryRowOp(RowsOp):
+    """`dst[r, c] = a[r, c] op row[c]`; dst may be a."""
+
+    name = "ascendc.binary_row"
+    dst = operand_def(LocalType)
+    a = operand_def(LocalType)
+    row = operand_def(LocalType)
+    op = prop_def(BopAttr)
+
+    CPP: ClassVar[str] = "gaf::BinaryRow<{op}>({dst}, {a}, {row}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "a", "row")}
+    INPLACE: ClassVar[tuple[str, ...]] = ("a",)
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        return self.read("a", tile(rows, lanes)), self.read("row", pitch(lanes)), self.written("dst", tile(rows, lanes))
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of(_BOP_COST[self.op.data.value], tile(*self.size())),)
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        row = core.tile(self.row, 1, lanes)
+        core.tile(self.dst, rows, lanes)[:] = self.op.data.numpy(core.tile(self.a, rows, lanes), row)
+
+
+@irdl_op_definition
+class BroadcastColOp(RowsOp):
+    """`dst[r, c] = col[r]`."""
+
+    name = "ascendc.broadcast_col"
+    dst = operand_def(LocalType)
+    col = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+
+    CPP: ClassVar[str] = "gaf::BroadcastCol({dst}, {col}, {tmp}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "col", "tmp")}
+
+    @classmethod
+    def tmp_elements(cls, rows: ExprLike) -> Expr:
+        """Floats of tmp: one 32-byte block per row, rows in groups of 8."""
+        return round_up(rows, 8) * 8
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        return (self.read("col", round_up(rows, 8)), self.written("tmp", self.tmp_elements(rows)),
+                self.written("dst", tile(rows, lanes)))
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        return Cost.of("Brcb", self.tmp_elements(rows)), Cost.of("Copy", tile(rows, lanes))
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        col = core.span(self.col, rows).copy()
+        core.clobber(self.tmp, core.int(self.tmp_elements(rows)))
+        core.tile(self.dst, rows, lanes)[:] = col[:, None]
+
+
+@irdl_op_definition
+class BroadcastRowOp(RowsOp):
+    """`dst[r, c] = row[c]`."""
+
+    name = "ascendc.broadcast_row"
+    dst = operand_def(LocalType)
+    row = operand_def(LocalType)
+
+    CPP: ClassVar[str] = "gaf::BroadcastRow({dst}, {row}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "row")}
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        return self.read("row", pitch(lanes)), self.written("dst", tile(rows, lanes))
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of("Copy", tile(*self.size())),)
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        core.tile(self.dst, rows, lanes)[:] = core.tile(self.row, 1, lanes)
+
+
+def _fold(values: np.ndarray, mon: Mon, axis: int) -> np.ndarray:
+    fold = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}[mon.value]
+    return fold(values, axis=axis)
+
+
+@irdl_op_definition
+class RowReduceOp(RowsOp):
+    """`col[r] = fold over the real lanes of src[r, :]`; col is written up to a multiple of 8, its pad with 0."""
+
+    name = "ascendc.row_reduce"
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+    mon = prop_def(MonAttr)
+
+    CPP: ClassVar[str] = "gaf::RowReduce<{mon}>({dst}, {src}, {tmp}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "src", "tmp")}
+
+    @classmethod
+    def tmp_elements(cls, rows: ExprLike) -> Expr:
+        """Floats of tmp: 64 partial results per row."""
+        return expr(rows) * 64
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        return (self.read("src", tile(rows, lanes)), self.written("tmp", self.tmp_elements(rows)),
+                self.written("dst", round_up(rows, 8)))
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        pieces = round_up(lanes, 64)
+        return (Cost.of("Copy", rows * 64), Cost.of(_MON_COST[self.mon.data.value], rows * (pieces - 64), pieces // 64),
+                Cost.of("WholeReduce", rows * 64))
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        col = _fold(core.tile(self.src, rows, lanes)[:, :lanes], self.mon.data, 1)
+        core.clobber(self.tmp, rows * 64)
+        dst = core.span(self.dst, -(-rows // 8) * 8)
+        dst[rows:] = 0
+        dst[:rows] = col
+
+
+@irdl_op_definition
+class ColReduceOp(RowsOp):
+    """`row[c] = fold over the rows of src[:, c]`."""
+
+    name = "ascendc.col_reduce"
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    mon = prop_def(MonAttr)
+
+    CPP: ClassVar[str] = "gaf::ColReduce<{mon}>({dst}, {src}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "src")}
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        return self.read("src", tile(rows, lanes)), self.written("dst", pitch(lanes))
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        return (Cost.of(_MON_COST[self.mon.data.value], tile(rows, lanes), (lanes + 63) // 64),)
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        core.tile(self.dst, 1, lanes)[0] = _fold(core.tile(self.src, rows, lanes), self.mon.data, 0)
+
+
+BYTES = (dt.I8, dt.U8)
+
+
+@irdl_op_definition
+class CastTileOp(RowsOp):
+    """`dst[r, c] = src[r, c]` converted, each side with its own pitch; bytes <-> f32 take two steps through `tmp`."""
+
+    name = "ascendc.cast_tile"
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    tmp = opt_operand_def(LocalType)
+    mode = prop_def(RoundModeAttr)
+
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"tmp": (dt.F16,)}
+
+    @classmethod
+    def needs_tmp(cls, source: dt.DType, target: dt.DType) -> bool:
+        """Whether the conversion goes through half."""
+        return (source in BYTES and target is dt.F32) or (source is dt.F32 and target in BYTES)
+
+    @classmethod
+    def tmp_elements(cls, source: dt.DType, target: dt.DType, rows: ExprLike, lanes: ExprLike) -> Expr:
+        """Halves of tmp; 0 when the conversion is one instruction."""
+        return tile(rows, lanes, dt.F16) if cls.needs_tmp(source, target) else const(0)
+
+    def pair(self) -> tuple[dt.DType, dt.DType]:
+        return local_dtype(self.src), local_dtype(self.dst)
+
+    def cpp(self, cpp: Any) -> list[str]:
+        tmp = "{tmp}, " if self.tmp is not None else ""
+        text = "gaf::CastTile({dst}, {src}, " + tmp + "{mode}, {rows}, {lanes});"
+        return [text.format_map(self.cpp_fields(cpp))]
+
+    def verify_(self) -> None:
+        super().verify_()
+        source, target = self.pair()
+        if self.needs_tmp(source, target):
+            if self.tmp is None:
+                raise invalid(f"ascendc.cast_tile from {source.name} to {target.name}", expected="a tmp tile of f16")
+        elif (source, target) not in CAST_PAIRS:
+            raise invalid(f"ascendc.cast_tile: no conversion from {source.name} to {target.name}",
+                          expected=", ".join(d.name for s, d in CAST_PAIRS if s is source) or "another source type",
+                          got=target.name, hint="convert to f32 first")
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        source, target = self.pair()
+        tmp = (self.written("tmp", tile(rows, lanes, dt.F16)),) if self.tmp is not None else ()
+        return (self.read("src", tile(rows, lanes, source)), *tmp, self.written("dst", tile(rows, lanes, target)))
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        steps = 2 if self.needs_tmp(*self.pair()) else 1
+        return (Cost.of("Cast", tile(rows, lanes) * steps, steps),)
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        values = convert(core.tile(self.src, rows, lanes)[:, :lanes], self.pair()[1], self.mode.data)
+        if self.tmp is not None:
+            core.clobber(self.tmp, rows * -(-lanes // 16) * 16)
+        dst = core.tile(self.dst, rows, lanes)
+        dst[:] = 0
+        dst[:, :lanes] = values
+
+
+class CountOp(ApiOp):
+    """Base of device-library functions on `count` contiguous floats."""
+
+    count = prop_def(ExprAttr)
+
+    HEADER: ClassVar[str] = "gaf_vector.h"
+
+
+def compare_bytes(count: ExprLike) -> Expr:
+    """Bytes of tmp of compare01, compare01s and select01: a bit per element and two staged tails."""
+    return round_up(round_up(count, 256) // 8, 32) + 2048
+
+
+class _CompareOp(CountOp):
+    """Base of the comparisons to 1.0 and 0.0."""
+
+    tmp_bytes = staticmethod(compare_bytes)
+
+    def cost(self) -> tuple[Cost, ...]:
+        n = self.param("count")
+        return Cost.of("Compare", n), Cost.of("Duplicate", n), Cost.of("Select", n)
+
+
+@irdl_op_definition
+class Compare01Op(_CompareOp):
+    """`dst[i] = a[i] cmp b[i] ? 1 : 0`; dst may be a or b. Comparisons with NaN are false, ne is true."""
+
+    name = "ascendc.compare01"
+    dst = operand_def(LocalType)
+    a = operand_def(LocalType)
+    b = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+    mode = prop_def(CmpModeAttr)
+
+    CPP: ClassVar[str] = "gaf::Compare01<{mode}>({dst}, {a}, {b}, {tmp}, {count})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "a": F32, "b": F32, "tmp": (dt.U8,)}
+    INPLACE: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def accesses(self) -> tuple[Access, ...]:
+        n = self.param("count")
+        return (self.read("a", n), self.read("b", n), self.written("tmp", compare_bytes(n)), self.written("dst", n))
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        result = self.mode.data.numpy(core.span(self.a, n), core.span(self.b, n))
+        core.clobber(self.tmp, core.int(compare_bytes(n)))
+        core.span(self.dst, n)[:] = result
+
+
+@irdl_op_definition
+class Compare01SOp(_CompareOp):
+    """`dst[i] = a[i] cmp scalar ? 1 : 0`; dst may be a."""
+
+    name = "ascendc.compare01s"
+    dst = operand_def(LocalType)
+    a = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+    mode = prop_def(CmpModeAttr)
+    scalar = prop_def(ScalarAttr)
+
+    CPP: ClassVar[str] = "gaf::Compare01S<{mode}>({dst}, {a}, {scalar}, {tmp}, {count})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "a": F32, "tmp": (dt.U8,)}
+    INPLACE: ClassVar[tuple[str, ...]] = ("a",)
+
+    def accesses(self) -> tuple[Access, ...]:
+        n = self.param("count")
+        return self.read("a", n), self.written("tmp", compare_bytes(n)), self.written("dst", n)
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        a = core.span(self.a, n)
+        result = self.mode.data.numpy(a, core.scalar(self.scalar.data, a.dtype))
+        core.clobber(self.tmp, core.int(compare_bytes(n)))
+        core.span(self.dst, n)[:] = result
+
+
+@irdl_op_definition
+class Select01Op(_CompareOp):
+    """`dst[i] = cond[i] != 0 ? a[i] : b[i]`; dst may be a or b. The side not chosen has no influence."""
+
+    name = "ascendc.select01"
+    dst = operand_def(LocalType)
+    cond = operand_def(LocalType)
+    a = operand_def(LocalType)
+    b = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+
+    CPP: ClassVar[str] = "gaf::Select01({dst}, {cond}, {a}, {b}, {tmp}, {count})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "cond": F32, "a": F32, "b": F32, "tmp": (dt.U8,)}
+    INPLACE: ClassVar[tuple[str, ...]] = ("a", "b")
+
+    def accesses(self) -> tuple[Access, ...]:
+        n = self.param("count")
+        return (self.read("cond", n), self.read("a", n), self.read("b", n), self.written("tmp", compare_bytes(n)),
+                self.written("dst", n))
+
+    def cost(self) -> tuple[Cost, ...]:
+        n = self.param("count")
+        return Cost.of("CompareScalar", n), Cost.of("Select", n)
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        result = np.where(core.span(self.cond, n) != 0, core.span(self.a, n), core.span(self.b, n))
+        core.clobber(self.tmp, core.int(compare_bytes(n)))
+        core.span(self.dst, n)[:] = result
+
+
+@irdl_op_definition
+class RoundToOp(CountOp):
+    """`dst[i] = src[i]` rounded to an integral float; dst may be src."""
+
+    name = "ascendc.round_to"
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    mode = prop_def(RoundModeAttr)
+
+    CPP: ClassVar[str] = "gaf::RoundTo<{mode}>({dst}, {src}, {count})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "src": F32}
+    INPLACE: ClassVar[tuple[str, ...]] = ("src",)
+
+    def verify_(self) -> None:
+        super().verify_()
+        if self.mode.data.value == "none":
+            raise invalid("ascendc.round_to: mode", expected="rint, floor, ceil, round or trunc", got="none")
+
+    def accesses(self) -> tuple[Access, ...]:
+        return self.read("src", self.param("count")), self.written("dst", self.param("count"))
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of("Cast", self.param("count")),)
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        core.span(self.dst, n)[:] = self.mode.data.numpy(core.span(self.src, n))
+
+
+class MathOp(CountOp):
+    """Base of one-operand mathematics with scratch; TEMPORARIES is what the toolkit's function needs."""
+
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+
+    NUMPY: ClassVar[Callable[[Any], Any]]
+    TEMPORARIES: ClassVar[int]
+    INSTRUCTION: ClassVar[str]
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "src": F32, "tmp": (dt.U8,)}
+
+    @classmethod
+    def tmp_bytes(cls, count: ExprLike) -> Expr:
+        """Bytes of tmp: whole repeats of up to 2048 elements, one set per temporary."""
+        return math_bytes(count, cls.TEMPORARIES)
+
+    def accesses(self) -> tuple[Access, ...]:
+        n = self.param("count")
+        return self.read("src", n), self.written("tmp", self.tmp_bytes(n)), self.written("dst", n)
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of(self.INSTRUCTION, self.param("count")),)
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        result = type(self).NUMPY(core.span(self.src, n).copy())
+        core.clobber(self.tmp, core.int(self.tmp_bytes(n)))
+        core.span(self.dst, n)[:] = result
+
+
+def math_bytes(count: ExprLike, temporaries: int) -> Expr:
+    """`gaf::MathBytes`: scratch of the high-level mathematics API."""
+    return round_up(minimum(maximum(count, 1), 2048), 64) * (4 * temporaries)
+
+
+@irdl_op_definition
+class Tanh1Op(MathOp):
+    """Hyperbolic tangent."""
+
+    name = "ascendc.tanh1"
+    CPP: ClassVar[str] = "gaf::Tanh1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = np.tanh
+    TEMPORARIES: ClassVar[int] = 1
+    INSTRUCTION: ClassVar[str] = "Tanh"
+
+
+@irdl_op_definition
+class Erf1Op(MathOp):
+    """Error function."""
+
+    name = "ascendc.erf1"
+    CPP: ClassVar[str] = "gaf::Erf1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = FUNCTIONS["erf"].numpy
+    TEMPORARIES: ClassVar[int] = 3
+    INSTRUCTION: ClassVar[str] = "Erf"
+
+
+@irdl_op_definition
+class Sin1Op(MathOp):
+    """Sine."""
+
+    name = "ascendc.sin1"
+    CPP: ClassVar[str] = "gaf::Sin1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = np.sin
+    TEMPORARIES: ClassVar[int] = 3
+    INSTRUCTION: ClassVar[str] = "Sin"
+
+
+@irdl_op_definition
+class Cos1Op(MathOp):
+    """Cosine."""
+
+    name = "ascendc.cos1"
+    CPP: ClassVar[str] = "gaf::Cos1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = np.cos
+    TEMPORARIES: ClassVar[int] = 3
+    INSTRUCTION: ClassVar[str] = "Cos"
+
+
+@irdl_op_definition
+class Tan1Op(MathOp):
+    """Tangent."""
+
+    name = "ascendc.tan1"
+    CPP: ClassVar[str] = "gaf::Tan1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = np.tan
+    TEMPORARIES: ClassVar[int] = 4
+    INSTRUCTION: ClassVar[str] = "Tan"
+
+
+@irdl_op_definition
+class Atan1Op(MathOp):
+    """Arc tangent."""
+
+    name = "ascendc.atan1"
+    CPP: ClassVar[str] = "gaf::Atan1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = np.arctan
+    TEMPORARIES: ClassVar[int] = 5
+    INSTRUCTION: ClassVar[str] = "Atan"
+
+
+class _RootOp(MathOp):
+    """Base of the exact roots: tmp is `count` floats; dst may be src."""
+
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "src": F32, "tmp": F32}
+    INPLACE: ClassVar[tuple[str, ...]] = ("src",)
+
+    @classmethod
+    def tmp_elements(cls, count: ExprLike) -> Expr:
+        """Floats of tmp."""
+        return expr(count)
+
+    def accesses(self) -> tuple[Access, ...]:
+        n = self.param("count")
+        return self.read("src", n), self.written("tmp", n), self.written("dst", n)
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        result = type(self).NUMPY(core.span(self.src, n).copy())
+        core.clobber(self.tmp, n)
+        core.span(self.dst, n)[:] = result
+
+
+@irdl_op_definition
+class Rsqrt1Op(_RootOp):
+    """`1 / sqrt(src)` by Sqrt and Div."""
+
+    name = "ascendc.rsqrt1"
+    CPP: ClassVar[str] = "gaf::Rsqrt1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = staticmethod(lambda x: np.float32(1) / np.sqrt(x))
+
+    def cost(self) -> tuple[Cost, ...]:
+        n = self.param("count")
+        return Cost.of("Sqrt", n), Cost.of("Duplicate", n), Cost.of("Div", n)
+
+
+@irdl_op_definition
+class Recip1Op(_RootOp):
+    """`1 / src` by Div."""
+
+    name = "ascendc.recip1"
+    CPP: ClassVar[str] = "gaf::Recip1({dst}, {src}, {tmp}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = staticmethod(lambda x: np.float32(1) / x)
+
+    def cost(self) -> tuple[Cost, ...]:
+        n = self.param("count")
+        return Cost.of("Duplicate", n), Cost.of("Div", n)
+
+
+@irdl_op_definition
+class Pow1Op(CountOp):
+    """`dst[i] = a[i] ** b[i]`."""
+
+    name = "ascendc.pow1"
+    dst = operand_def(LocalType)
+    a = operand_def(LocalType)
+    b = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+
+    CPP: ClassVar[str] = "gaf::Pow1({dst}, {a}, {b}, {tmp}, {count})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "a": F32, "b": F32, "tmp": (dt.U8,)}
+
+    @classmethod
+    def tmp_bytes(cls, count: ExprLike) -> Expr:
+        """Bytes of tmp."""
+        return math_bytes(count, 5)
+
+    def accesses(self) -> tuple[Access, ...]:
+        n = self.param("count")
+        return (self.read("a", n), self.read("b", n), self.written("tmp", self.tmp_bytes(n)), self.written("dst", n))
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of("Power", self.param("count")),)
+
+    def run(self, core: Core) -> None:
+        n = core.int(self.param("count"))
+        result = np.power(core.span(self.a, n), core.span(self.b, n))
+        core.clobber(self.tmp, core.int(self.tmp_bytes(n)))
+        core.span(self.dst, n)[:] = result
+
+
+OPS = (
+    BinaryColOp, BinaryRowOp, BroadcastColOp, BroadcastRowOp, RowReduceOp, ColReduceOp, CastTileOp, Compare01Op,
+    Compare01SOp, Select01Op, RoundToOp, Tanh1Op, Erf1Op, Sin1Op, Cos1Op, Tan1Op, Atan1Op, Rsqrt1Op, Recip1Op, Pow1Op,
+)  # fmt: skip

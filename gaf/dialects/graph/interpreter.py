@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a graph in numpy through the ops' own references: the oracle of every later level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr
+from gaf.dialects.graph.contract import GraphOp
+from gaf.dialects.graph.model import Model, bind_symbols
+from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
+from gaf.errors import GafError, InternalError, InvalidInputError
+
+Observer = Callable[[Operation, Sequence[np.ndarray]], None]
+
+
+def check_inputs(model: Model, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The inputs in order. Raises InvalidInputError for missing or unknown names."""
+    names = model.input_names
+    for name in inputs:
+        if name not in names:
+            raise InvalidInputError(f"the model has no input '{name}'", where=model.source, expected=", ".join(names))
+    missing = [n for n in names if n not in inputs]
+    if missing:
+        raise InvalidInputError(f"input '{missing[0]}' is missing", where=model.source, expected=", ".join(names), got=", ".join(inputs))
+    return [np.asarray(inputs[n]) for n in names]
+
+
+def run_model(
+    model: Model, inputs: Mapping[str, np.ndarray], *, wide: bool = False, observe: Observer | None = None
+) -> dict[str, np.ndarray]:
+    """Run `@main`; `observe(op, results)` sees every op's results as they are computed."""
+    arrays = check_inputs(model, inputs)
+    env = bind_symbols(model.input_names, model.input_types, arrays, model.source)
+    if wide:
+        arrays = [widen(a) for a in arrays]
+    results = run_block(model.block, arrays, model.weights, env, wide=wide, observe=observe)
+    return dict(zip(model.output_names, results))
+
+
+def run_block(
+    block: Block,
+    args: Sequence[np.ndarray],
+    weights: Mapping[str, np.ndarray] | object,
+    env: Mapping[str, int],
+    *,
+    wide: bool = False,
+    observe: Observer | None = None,
+) -> list[np.ndarray]:
+    """Run the ops of a block; returns the operands of its terminator. `env` gives symbol values."""
+    values: dict[SSAValue, np.ndarray] = dict(zip(block.args, args))
+    env = dict(env)
+    last_use = _last_uses(block)
+    for op in block.ops:
+        operands = [values[o] for o in op.operands]
+        if isinstance(op, ReturnOp | YieldOp):
+            return operands
+        results = run_op(op, operands, weights, env, wide=wide)
+        bind_results(op, results, env)
+        if observe is not None:
+            observe(op, results)
+        values.update(zip(op.results, results))
+        for value in last_use.get(op, ()):
+            values.pop(value, None)
+    raise InternalError("block without terminator")
+
+
+def bind_results(op: Operation, results: Sequence[np.ndarray], env: dict[str, int]) -> None:
+    """Add the sizes that an op introduces (how many elements are non-zero, ...) to the values of symbols."""
+    if not isinstance(op, GraphOp):
+        return
+    for value, array in zip(op.results, results):
+        for dim, size in zip(value.type.shape, array.shape):  # type: ignore[attr-defined]
+            symbol = dim.as_name()
+            if symbol is not None and symbol not in env:
+                env[symbol] = size
+
+
+def run_op(
+    op: Operation,
+    operands: Sequence[np.ndarray],
+    weights: Mapping[str, np.ndarray] | object,
+    env: Mapping[str, int],
+    *,
+    wide: bool = False,
+) -> list[np.ndarray]:
+    """Results of one op. Raises InternalError if a reference breaks its own type."""
+    if isinstance(op, WeightOp):
+        array = weights[op.weight.data]  # type: ignore[index]
+        return [widen(array) if wide else array]
+    if isinstance(op, FusedOp):
+        return run_block(op.block, operands, weights, env, wide=wide)
+    if not isinstance(op, GraphOp):
+        raise InternalError(f"{op.name} is not a graph op")
+    try:
+        results = op.reference_with_symbols(*operands, env=env, wide=wide)
+    except GafError:
+        raise
+    except Exception as error:
+        shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
+        raise InternalError(f"reference of {op.name} failed on ({shapes}): {error}", where=op.location_name()) from error
+    return [np.asarray(r) for r in results]
+
+
+def widen(array: np.ndarray) -> np.ndarray:
+    """Float arrays as float64; other arrays unchanged."""
+    return array.astype(np.float64) if dt.of_numpy(array.dtype).is_float else array
+
+
+def evaluate_shape(shape: Sequence[Expr], env: Mapping[str, int]) -> tuple[int, ...]:
+    """A symbolic shape for given symbol values."""
+    return tuple(d.evaluate(env) for d in shape)
+
+
+def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
+    """op -> values that no later op of the block uses (so that big arrays are freed early)."""
+    seen: set[SSAValue] = set()
+    result: dict[Operation, list[SSAValue]] = {}
+    for op in reversed(list(block.ops)):
+        for operand in op.operands:
+            if operand not in seen:
+                seen.add(operand)
+                result.setdefault(op, []).append(operand)
+    return result
+
+

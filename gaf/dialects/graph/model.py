@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model in memory: a module at the graph level, its weights, and the names of inputs and outputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr as BuiltinArrayAttr
+from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.graph.contract import GraphOp, tensor_type
+from gaf.dialects.graph.ops.structure import INLINE_LIMIT, WeightOp, constant
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import InvalidInputError
+
+INPUTS, OUTPUTS = "gaf.inputs", "gaf.outputs"
+
+
+class WeightStore:
+    """Named constant arrays (read-only, possibly memory-mapped); the IR refers to them by name."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+        self._arrays: dict[str, np.ndarray] = dict(arrays or {})
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in self._arrays:
+            raise InvalidInputError(
+                f"weight '{name}' is not in the weight store",
+                hint="text IR holds only names of weights: open the model file, or give the weights as .npz",
+            )
+        return self._arrays[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def add(self, name: str, array: np.ndarray) -> str:
+        """Store `array` under `name`, made unique if another array has it; returns the name used."""
+        unique, n = name, 1
+        while unique in self._arrays and self._arrays[unique] is not array:
+            unique, n = f"{name}_{n}", n + 1
+        self._arrays[unique] = array
+        return unique
+
+    def discard(self, name: str) -> None:
+        """Forget a weight that no op uses any more."""
+        self._arrays.pop(name, None)
+
+
+_stores: WeakKeyDictionary[ModuleOp, WeightStore] = WeakKeyDictionary()
+
+
+def weights_of(module: ModuleOp) -> WeightStore:
+    """The weight store of the model that `module` belongs to; passes get at it through the module.
+
+    A module without a model (parsed from text) gets an empty store.
+    """
+    return _stores.setdefault(module, WeightStore())
+
+
+@dataclass
+class Model:
+    """`module` holds one `func.func @main` over graph tensors; `source` says where the model came from.
+
+    `num_source_ops` counts ops as the user wrote them (ONNX: nodes without Constant and Identity).
+    `fallbacks` lists ops without a lowering: op type -> node names. `notes` are remarks of the import for
+    the report, e.g. the name given to an unnamed dim.
+    """
+
+    module: ModuleOp
+    weights: WeightStore = field(default_factory=WeightStore)
+    name: str = "model"
+    source: str = "model"
+    opset: int = 17
+    num_source_ops: int = 0
+    fallbacks: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _stores[self.module] = self.weights
+
+    @property
+    def func(self) -> FuncOp:
+        for op in self.module.body.block.ops:
+            if isinstance(op, FuncOp):
+                return op
+        raise InvalidInputError("the module has no function", where=self.source)
+
+    @property
+    def block(self) -> Block:
+        return self.func.body.block
+
+    @property
+    def input_names(self) -> list[str]:
+        return _names(self.func, INPUTS, len(self.block.args))
+
+    @property
+    def output_names(self) -> list[str]:
+        return _names(self.func, OUTPUTS, len(self.returned))
+
+    @property
+    def returned(self) -> tuple[SSAValue, ...]:
+        last = self.block.last_op
+        return tuple(last.operands) if last is not None else ()
+
+    @property
+    def input_types(self) -> list[TensorType]:
+        return [tensor_type(a) for a in self.block.args]
+
+    @property
+    def output_types(self) -> list[TensorType]:
+        return [tensor_type(v) for v in self.returned]
+
+    @property
+    def num_ops(self) -> int:
+        """Ops as the user wrote them."""
+        return self.num_source_ops or sum(isinstance(op, GraphOp) for op in self.block.ops)
+
+    def constant(self, array: np.ndarray, name: str = "const") -> GraphOp:
+        """An op for a constant: inline up to 64 elements, else a weight that is added to the store."""
+        array = np.asarray(array)
+        if array.size <= INLINE_LIMIT:
+            return constant(array)
+        return WeightOp.of(self.weights.add(name, array), TensorType.of(array.shape, dt.of_numpy(array.dtype)))
+
+    def clone(self) -> Model:
+        """A copy with its own IR; weight arrays are shared, the store is not."""
+        return Model(
+            self.module.clone(), WeightStore(self.weights._arrays), self.name, self.source, self.opset,
+            self.num_source_ops, {k: list(v) for k, v in self.fallbacks.items()}, list(self.notes),
+        )
+
+    def run(self, inputs: Mapping[str, np.ndarray], wide: bool = False) -> dict[str, np.ndarray]:
+        """Interpret the graph in numpy: in the model's dtypes, or with `wide` in float64.
+
+        Raises InvalidInputError for missing, extra or misshapen inputs.
+        """
+        from gaf.dialects.graph.interpreter import run_model
+
+        return run_model(self, inputs, wide=wide)
+
+
+def _names(func: FuncOp, key: str, count: int) -> list[str]:
+    attribute = func.attributes.get(key)
+    if isinstance(attribute, BuiltinArrayAttr):
+        return [a.data for a in attribute.data if isinstance(a, StringAttr)]
+    return [f"{key.removeprefix('gaf.').removesuffix('s')}_{i}" for i in range(count)]
+
+
+def new_model(inputs: Sequence[tuple[str, TensorType]], **fields: Any) -> Model:
+    """An empty model with a `@main` that takes `inputs`; add ops to `model.block`, then `finish`."""
+    block = Block(arg_types=[t for _, t in inputs])
+    for arg, (name, _) in zip(block.args, inputs):
+        arg.name_hint = hint(name)
+    func = FuncOp("main", FunctionType.from_lists([t for _, t in inputs], []), Region(block))
+    func.attributes[INPUTS] = BuiltinArrayAttr([StringAttr(n) for n, _ in inputs])
+    return Model(ModuleOp([func]), **fields)
+
+
+def finish(model: Model, outputs: Sequence[tuple[str, SSAValue]]) -> Model:
+    """Return `outputs` from `@main` and complete its type."""
+    model.block.add_op(ReturnOp(*[v for _, v in outputs]))
+    model.func.properties["function_type"] = FunctionType.from_lists(
+        [a.type for a in model.block.args], [v.type for _, v in outputs]
+    )
+    model.func.attributes[OUTPUTS] = BuiltinArrayAttr([StringAttr(n) for n, _ in outputs])
+    return model
+
+
+def hint(name: str) -> str | None:
+    """A legal SSA name hint made from a model name, or None."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
+    return text if text and not text[0].isdigit() else None
+
+
+def bind_symbols(
+    names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[np.ndarray], where: str | None = None
+) -> dict[str, int]:
+    """Values of all symbols from the shapes of actual arrays; checks every dim and dtype.
+
+    Raises InvalidInputError naming the input.
+    """
+    env: dict[str, int] = {}
+    checks: list[tuple[str, int, Any, int]] = []
+    for name, type_, array in zip(names, types, arrays):
+        if array.ndim != type_.rank:
+            raise InvalidInputError(f"input '{name}' has the wrong rank", where=where, expected=type_, got=f"shape {array.shape}")
+        if array.dtype != type_.dtype.numpy:
+            raise InvalidInputError(f"input '{name}' has the wrong element type", where=where, expected=type_.dtype, got=array.dtype)
+        for axis, (dim, size) in enumerate(zip(type_.shape, array.shape)):
+            symbol = dim.as_name()
+            if symbol is not None and symbol not in env:
+                env[symbol] = size
+            else:
+                checks.append((name, axis, dim, size))
+    for name, axis, dim, size in checks:
+        expected = dim.evaluate(env)
+        if expected != size:
+            text = f"{expected}" if dim.as_int() is not None else f"{dim} = {expected}"
+            raise InvalidInputError(f"input '{name}' has the wrong size on axis {axis}", where=where, expected=text, got=size)
+    return env

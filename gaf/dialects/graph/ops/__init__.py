@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph ops, one module a family; `FAMILIES` is the order in which they are registered."""
+
+FAMILIES = (
+    "structure", "foreign", "unary", "activation", "binary", "compare", "cast", "reduce", "matmul", "norm", "shape", "slice",
+    "index", "create", "conv", "pool",
+)
+"""Modules of this package that define graph ops. A new family is one more name here."""

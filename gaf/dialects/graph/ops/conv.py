@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Convolution and its transpose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product as positions
+from typing import Any
+
+import numpy as np
+from xdsl.irdl import operand_def, opt_operand_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from gaf.dialects.common.index import Expr, const, exact_div, expr
+from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, graph_op, int_prop, ints_prop, tensor_type
+from gaf.dialects.graph.meaning import Opaque
+from gaf.dialects.graph.ops.common import check_kind, computing, finish, format_dims, same_dtype
+from gaf.dialects.graph.ops.window import (
+    check_output,
+    check_window,
+    output_size,
+    resolve_pads,
+    window_attributes,
+    windows,
+)
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import InvalidInputError
+
+
+class ConvBase(GraphOp):
+    """Base: x [batch, channels, spatial..], weights, optional bias [channels out].
+
+    `pads` lists all fronts, then all ends. 16-bit floats are summed in float32.
+    """
+
+    x = operand_def(TensorType)
+    weights = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    groups = int_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    @classmethod
+    def check(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> None:
+        """Raises InvalidInputError for wrong types, ranks, or window lists."""
+        x, w, *_ = operands
+        check_kind(same_dtype(operands, cls.name), ("float",), cls.name)
+        if x.rank < 3 or w.rank != x.rank:
+            raise InvalidInputError(
+                f"{cls.name}: wrong ranks", expected="[batch, channels, spatial..] and weights of the same rank",
+                got=f"{format_dims(x.shape)} and {format_dims(w.shape)}",
+            )
+        check_window(x.rank - 2, cls.name, strides=attrs["strides"], pads=attrs["pads"], dilations=attrs["dilations"])
+        if attrs["groups"] < 1:
+            raise InvalidInputError(f"{cls.name}: groups too small", expected="1 or more", got=attrs["groups"])
+
+    @classmethod
+    def check_channels(cls, got: Expr, expected: Expr, what: str) -> None:
+        """Raises InvalidInputError if two channel counts differ."""
+        if got != expected:
+            raise InvalidInputError(f"{cls.name}: {what}", expected=expected, got=got)
+
+    def meaning(self) -> Opaque:
+        return Opaque("convolution has no schedule yet")
+
+
+@graph_op
+class ConvOp(ConvBase):
+    """Cross-correlation, as ONNX Conv: weights are [channels out, channels in / groups, kernel..]."""
+
+    name = "graph.conv"
+    ONNX = ("Conv",)
+    ATEN = ("aten.convolution.default",)
+    GAF = ("conv",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        cls.check(operands, attrs)
+        x, w, *bias = operands
+        cls.check_channels(x.shape[1], w.shape[1] * attrs["groups"], "channels of x don't fit the weights")
+        if exact_div(w.shape[0], expr(attrs["groups"])) is None:
+            raise InvalidInputError(f"{cls.name}: channels out don't divide into groups", expected=f"a multiple of {attrs['groups']}", got=w.shape[0])
+        for b in bias:
+            cls.check_channels(b.shape[0] if b.rank == 1 else const(-1), w.shape[0], "the bias is no vector of the channels out")
+        n, pads = x.rank - 2, attrs["pads"]
+        sizes = [
+            output_size(x.shape[2 + i], w.shape[2 + i], attrs["strides"][i], pads[i], pads[n + i], attrs["dilations"][i])
+            for i in range(n)
+        ]
+        check_output(sizes, cls.name)
+        return [TensorType.of((x.shape[0], w.shape[0], *sizes), x.dtype)]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x, w, *bias = (computing(a) for a in args)
+        attrs, n = self.attrs(), args[0].ndim - 2
+        strides, pads, dilations, groups = (attrs[k] for k in ("strides", "pads", "dilations", "groups"))
+        kernel = w.shape[2:]
+        outputs = [
+            (x.shape[2 + i] + pads[i] + pads[n + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in range(n)
+        ]
+        view = windows(x, 0, kernel, strides, pads, dilations, outputs)
+        # [batch, groups, channels, out.., kernel..] x [groups, channels out, channels, kernel..]
+        view = view.reshape(x.shape[0], groups, -1, *outputs, *kernel)
+        w = w.reshape(groups, -1, *w.shape[1:])
+        parts = [
+            np.tensordot(view[:, g], w[g], axes=([1, *range(2 + n, 2 + 2 * n)], [1, *range(2, 2 + n)])) for g in range(groups)
+        ]
+        result = np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
+        if bias:
+            result = result + bias[0].reshape(-1, *[1] * n)
+        return [finish(result, self.result_tensor_types()[0].dtype, wide)]
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x, w = (tensor_type(o) for o in ctx.operands[:2])
+        spatial = max(x.rank - 2, 0)
+        strides, dilations = window_attributes(ctx, spatial)
+        kernel = [d.as_int() for d in w.shape[2:]]
+        if any(k is None for k in kernel):
+            raise ctx.unsupported("a kernel of symbolic size", expected="weights of known size")
+        pads = resolve_pads(ctx, x.shape[2:], kernel, strides, dilations)  # type: ignore[arg-type]
+        operands = [o for o in ctx.operands if o is not None]
+        groups = int(ctx.attr("group", 1))
+        return ctx.emit(cls, operands, strides=strides, pads=pads, dilations=dilations, groups=groups)
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        lists = {k: list(attrs[k]) for k in ("strides", "pads", "dilations")}
+        return ctx.node("Conv", inputs, group=attrs["groups"], **lists)
+
+
+@graph_op
+class ConvTransposeOp(ConvBase):
+    """The transpose of a convolution: weights are [channels in, channels out / groups, kernel..].
+
+    `output_padding` lengthens the end of each spatial dim.
+    """
+
+    name = "graph.conv_transpose"
+    output_padding = ints_prop()
+    ONNX = ("ConvTranspose",)
+    ATEN = ("aten.conv_transpose2d.input",)
+    GAF = ("conv_transpose",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        cls.check(operands, attrs)
+        x, w, *bias = operands
+        n, pads = x.rank - 2, attrs["pads"]
+        check_window(n, cls.name, output_padding=attrs["output_padding"])
+        cls.check_channels(x.shape[1], w.shape[0], "channels of x don't fit the weights")
+        channels = w.shape[1] * attrs["groups"]
+        for b in bias:
+            cls.check_channels(b.shape[0] if b.rank == 1 else const(-1), channels, "the bias is no vector of the channels out")
+        sizes = [
+            (x.shape[2 + i] - 1) * attrs["strides"][i] + attrs["output_padding"][i] + (w.shape[2 + i] - 1) * attrs["dilations"][i]
+            + 1 - pads[i] - pads[n + i]
+            for i in range(n)
+        ]
+        check_output(sizes, cls.name)
+        return [TensorType.of((x.shape[0], channels, *sizes), x.dtype)]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x, w, *bias = (computing(a) for a in args)
+        attrs, n = self.attrs(), args[0].ndim - 2
+        strides, pads, dilations, groups = (attrs[k] for k in ("strides", "pads", "dilations", "groups"))
+        kernel = w.shape[2:]
+        full = [
+            (x.shape[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + attrs["output_padding"][i]
+            for i in range(n)
+        ]
+        result = np.zeros((x.shape[0], groups, w.shape[1], *full), x.dtype)
+        x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+        w = w.reshape(groups, -1, *w.shape[1:])
+        for offset in positions(*map(range, kernel)):
+            part = np.einsum("bgi...,gio->bgo...", x, w[(slice(None), slice(None), slice(None), *offset)])
+            place = tuple(
+                slice(o * d, o * d + (size - 1) * s + 1, s) for o, d, s, size in zip(offset, dilations, strides, x.shape[3:])
+            )
+            result[(slice(None), slice(None), slice(None), *place)] += part
+        inner = tuple(slice(pads[i], full[i] - pads[n + i]) for i in range(n))
+        result = result.reshape(result.shape[0], -1, *full)[(slice(None), slice(None), *inner)]
+        if bias:
+            result = result + bias[0].reshape(-1, *[1] * n)
+        return [finish(result, self.result_tensor_types()[0].dtype, wide)]
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x, w = (tensor_type(o) for o in ctx.operands[:2])
+        n = max(x.rank - 2, 0)
+        strides, dilations = window_attributes(ctx, n)
+        extra = tuple(ctx.attr("output_padding", (0,) * n))
+        auto, wanted = ctx.attr("auto_pad", "NOTSET"), ctx.attr("output_shape")
+        pads = tuple(ctx.attr("pads", (0,) * (2 * n)))
+        if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
+            wanted = [x.shape[2 + i] * strides[i] for i in range(n)]
+        elif auto == "VALID":
+            pads = (0,) * (2 * n)
+        if wanted is not None:
+            fronts, ends, longer = [], [], []
+            for i, size in enumerate(list(wanted)[-n:]):
+                full = (x.shape[2 + i] - 1) * strides[i] + extra[i] + (w.shape[2 + i] - 1) * dilations[i] + 1
+                total = (full - expr(size)).as_int()
+                if total is None:
+                    raise ctx.unsupported("an output shape on a symbolic size", hint="fix the sizes with --input-shape")
+                longer.append(extra[i] + max(-total, 0))
+                total = max(total, 0)
+                # the ONNX standard puts the odd pad at the end for SAME_UPPER, else in front
+                large, small = total - total // 2, total // 2
+                fronts.append(small if auto == "SAME_UPPER" else large)
+                ends.append(large if auto == "SAME_UPPER" else small)
+            pads, extra = (*fronts, *ends), tuple(longer)
+        operands = [o for o in ctx.operands if o is not None]
+        window = {"strides": strides, "pads": pads, "dilations": dilations, "output_padding": extra}
+        return ctx.emit(cls, operands, groups=int(ctx.attr("group", 1)), **window)
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        lists = {k: list(attrs[k]) for k in ("strides", "pads", "dilations", "output_padding")}
+        return ctx.node("ConvTranspose", inputs, group=attrs["groups"], **lists)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operators of models that have no graph op of their own: they are written with other ops at import."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gaf.dialects.common.index import const, exact_div, expr, product
+from gaf.dialects.graph.contract import ImportContext, tensor_type
+from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp
+from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
+from gaf.dialects.graph.ops.create import FullOp
+from gaf.dialects.graph.ops.matmul import MatMulOp
+from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
+from gaf.dialects.graph.ops.slice import equal_parts, split
+
+
+class Expansion:
+    """Base: names like a graph op's, and `from_onnx`, which emits graph ops."""
+
+    ONNX: ClassVar[tuple[str, ...]] = ()
+    ATEN: ClassVar[tuple[str, ...]] = ()
+    GAF: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        """Emit ops for an ONNX node; returns its result or the list of its results."""
+        raise NotImplementedError(cls.__name__)
+
+
+class Identity(Expansion):
+    """The operand itself."""
+
+    ONNX = ("Identity",)
+    ATEN = ("aten.alias.default", "aten.clone.default", "aten.detach.default")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        return ctx.operands[0]
+
+
+class Dropout(Expansion):
+    """The operand itself: an inference model drops nothing. The mask, if asked for, is all true."""
+
+    ONNX = ("Dropout",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        training = ctx.constant(2) if ctx.opset >= 12 else None
+        if ctx.opset >= 12 and ctx.operand(2) is not None and (training is None or training.item()):
+            raise ctx.unsupported("dropout in training mode", expected="an inference model")
+        x = ctx.operands[0]
+        if ctx.num_outputs < 2:
+            return x
+        type_ = tensor_type(x)
+        kind = np.dtype(bool) if ctx.opset >= 10 else type_.dtype.numpy
+        return [x, ctx.emit(FullOp, [], shape=type_.shape, value=np.ones((), kind))]
+
+
+class Clip(Expansion):
+    """min(max(x, low), high); either bound may be left out."""
+
+    ONNX = ("Clip",)
+    ATEN = ("aten.clamp.default", "aten.clamp.Tensor")
+    GAF = ("clip",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x = ctx.operands[0]
+        dtype = tensor_type(x).dtype
+        if ctx.opset < 11:
+            values = [ctx.attr(name) for name in ("min", "max")]
+            bounds = [None if v is None else ctx.constant_value(number(v, dtype)) for v in values]
+        else:
+            bounds = [ctx.operand(1), ctx.operand(2)]
+        for bound, op in zip(bounds, (MaxOp, MinOp)):
+            if bound is not None:
+                if tensor_type(bound).num_elements() != 1:
+                    raise ctx.unsupported("a clip bound that is no scalar", expected="one element", got=tensor_type(bound))
+                if tensor_type(bound).rank > tensor_type(x).rank:
+                    bound = ctx.emit(ReshapeOp, [bound], shape=())
+                x = ctx.emit(op, [x, bound])
+        return x
+
+
+class Sum(Expansion):
+    """The sum of any number of operands, as a chain of additions."""
+
+    ONNX = ("Sum",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        operands = [o for o in ctx.operands if o is not None]
+        if not operands:
+            raise ctx.unsupported(f"{ctx.op_type} without operands")
+        result = operands[0]
+        for operand in operands[1:]:
+            result = ctx.emit(AddOp, [result, operand])
+        return result
+
+
+class Mean(Sum):
+    """The mean of any number of operands."""
+
+    ONNX = ("Mean",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        total = super().from_onnx(ctx)
+        count = sum(o is not None for o in ctx.operands)
+        if count == 1:
+            return total
+        return ctx.emit(DivOp, [total, ctx.constant_value(number(count, tensor_type(total).dtype))])
+
+
+class Gemm(Expansion):
+    """alpha * A' B' + beta * C, where ' transposes on request; factors of 1 vanish."""
+
+    ONNX = ("Gemm",)
+    ATEN = ("aten.addmm.default", "aten.linear.default")
+    GAF = ("linear",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        a, b = ctx.operands[:2]
+        for operand in (a, b):
+            if tensor_type(operand).rank != 2:
+                raise ctx.unsupported("Gemm of operands that are no matrices", expected="rank 2", got=tensor_type(operand))
+        a = ctx.emit(TransposeOp, [a], perm=(1, 0)) if ctx.attr("transA", 0) else a
+        b = ctx.emit(TransposeOp, [b], perm=(1, 0)) if ctx.attr("transB", 0) else b
+        result = cls.scaled(ctx, ctx.emit(MatMulOp, [a, b]), float(ctx.attr("alpha", 1.0)))
+        c = ctx.operand(2)
+        if c is None or float(ctx.attr("beta", 1.0)) == 0.0:
+            return result
+        return ctx.emit(AddOp, [result, cls.scaled(ctx, c, float(ctx.attr("beta", 1.0)))])
+
+    @classmethod
+    def scaled(cls, ctx: ImportContext, x: Any, factor: float) -> Any:
+        """x times a constant; x itself for 1. Raises UnsupportedError for fractions of integers."""
+        if factor == 1.0:
+            return x
+        dtype = tensor_type(x).dtype
+        if not dtype.is_float and factor != int(factor):
+            raise ctx.unsupported("Gemm of integers with a fractional factor", expected="whole alpha and beta", got=factor)
+        return ctx.emit(MulOp, [x, ctx.constant_value(number(factor, dtype))])
+
+
+class Split(Expansion):
+    """Parts of an operand along one axis: each is a slice."""
+
+    ONNX = ("Split",)
+    ATEN = ("aten.split_with_sizes.default", "aten.split.Tensor")
+    GAF = ("split",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x = ctx.operands[0]
+        axis = norm_axis(int(ctx.attr("axis", 0)), tensor_type(x).rank, "Split")
+        dim = tensor_type(x).shape[axis]
+        static = ctx.attr("split")
+        if static is not None:
+            sizes = [expr(int(s)) for s in static]
+        elif ctx.operand(1) is not None:
+            sizes = list(dim_list(ctx, 1, "the sizes of a split"))
+        else:
+            count = int(ctx.attr("num_outputs", ctx.num_outputs))
+            parts = equal_parts(dim, count)
+            if parts is None:
+                raise ctx.unsupported(f"split of a dim of {dim} into {count} parts", hint="fix the sizes with --input-shape")
+            sizes = parts
+        if len(sizes) != ctx.num_outputs or sum(sizes, const(0)) != dim:
+            raise ctx.unsupported(
+                "sizes of a split that don't fit", expected=f"{ctx.num_outputs} sizes with sum {dim}", got=", ".join(map(str, sizes))
+            )
+        return split(ctx, x, axis, sizes)
+
+
+class GlobalPool(Expansion):
+    """Base of reductions over all spatial dims, which stay with size 1."""
+
+    REDUCTION: ClassVar[Any] = None
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        rank = tensor_type(ctx.operands[0]).rank
+        if rank < 3:
+            raise ctx.unsupported(f"{ctx.op_type} without spatial dims", expected="[batch, channels, spatial..]", got=f"rank {rank}")
+        return ctx.emit(cls.REDUCTION, ctx.operands[:1], axes=tuple(range(2, rank)), keepdims=True)
+
+
+class GlobalAveragePool(GlobalPool):
+    """Mean over the spatial dims."""
+
+    ONNX = ("GlobalAveragePool",)
+    REDUCTION = ReduceMeanOp
+
+
+class GlobalMaxPool(GlobalPool):
+    """Maximum over the spatial dims."""
+
+    ONNX = ("GlobalMaxPool",)
+    REDUCTION = ReduceMaxOp
+
+
+class DepthToSpace(Expansion):
+    """Channels moved into blocks of the spatial dims: reshape, transpose, reshape."""
+
+    ONNX = ("DepthToSpace",)
+    ATEN = ("aten.pixel_shuffle.default",)
+    GAF = ("depth_to_space",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x, block = ctx.operands[0], _block_size(ctx)
+        n, c, h, w = tensor_type(x).shape
+        depth = exact_div(c, expr(block * block))
+        if depth is None:
+            raise ctx.unsupported("channels that don't divide into blocks", expected=f"a multiple of {block * block}", got=c)
+        if ctx.attr("mode", "DCR") == "CRD":
+            inner, perm = (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3)
+        else:
+            inner, perm = (n, block, block, depth, h, w), (0, 3, 4, 1, 5, 2)
+        x = ctx.emit(TransposeOp, [ctx.emit(ReshapeOp, [x], shape=inner)], perm=perm)
+        return ctx.emit(ReshapeOp, [x], shape=(n, depth, h * block, w * block))
+
+
+class SpaceToDepth(Expansion):
+    """Blocks of the spatial dims moved into channels."""
+
+    ONNX = ("SpaceToDepth",)
+    ATEN = ("aten.pixel_unshuffle.default",)
+    GAF = ("space_to_depth",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x, block = ctx.operands[0], _block_size(ctx)
+        n, c, h, w = tensor_type(x).shape
+        rows, columns = exact_div(h, expr(block)), exact_div(w, expr(block))
+        if rows is None or columns is None:
+            raise ctx.unsupported("spatial dims that don't divide into blocks", expected=f"multiples of {block}", got=f"{h} x {w}")
+        x = ctx.emit(ReshapeOp, [x], shape=(n, c, rows, block, columns, block))
+        x = ctx.emit(TransposeOp, [x], perm=(0, 3, 5, 1, 2, 4))
+        return ctx.emit(ReshapeOp, [x], shape=(n, product([c, block, block]), rows, columns))
+
+
+def _block_size(ctx: ImportContext) -> int:
+    block = ctx.attr("blocksize")
+    if block is None or tensor_type(ctx.operands[0]).rank != 4:
+        raise ctx.unsupported(f"{ctx.op_type} without blocksize, or of rank other than 4")
+    return int(block)
+
+
+def expansions() -> Sequence[type[Expansion]]:
+    """Every expansion that has a name in a model format."""
+    return [c for c in globals().values() if isinstance(c, type) and issubclass(c, Expansion) and (c.ONNX or c.ATEN or c.GAF)]

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Max and average over sliding windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.irdl import operand_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from gaf.dialects.common.index import expr
+from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, bool_prop, graph_op, ints_prop, tensor_type
+from gaf.dialects.graph.meaning import Opaque
+from gaf.dialects.graph.ops.common import check_kind, computing, finish, format_dims
+from gaf.dialects.graph.ops.window import (
+    check_output,
+    check_window,
+    output_size,
+    resolve_pads,
+    window_attributes,
+    windows,
+)
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import InvalidInputError, UnsupportedError
+
+LISTS = ("kernel", "strides", "pads", "dilations")
+
+
+class PoolOp(GraphOp):
+    """Base: x is [batch, channels, spatial..]; `pads` lists all fronts, then all ends.
+
+    With `ceil_mode` a last partial window counts if it starts inside the operand or its front padding.
+    """
+
+    x = operand_def(TensorType)
+    kernel = ints_prop()
+    strides = ints_prop()
+    pads = ints_prop()
+    dilations = ints_prop()
+    ceil_mode = bool_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    KINDS: ClassVar[tuple[str, ...]] = ("float",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, cls.KINDS, cls.name)
+        if x.rank < 3:
+            raise InvalidInputError(f"{cls.name}: wrong rank", expected="[batch, channels, spatial..]", got=format_dims(x.shape))
+        n = x.rank - 2
+        check_window(n, cls.name, **{k: attrs[k] for k in LISTS})
+        kernel, strides, pads, dilations = (attrs[k] for k in LISTS)
+        sizes = [
+            output_size(x.shape[2 + i], kernel[i], strides[i], pads[i], pads[n + i], dilations[i], bool(attrs["ceil_mode"]))
+            for i in range(n)
+        ]
+        check_output(sizes, cls.name)
+        return [TensorType.of((*x.shape[:2], *sizes), x.dtype)]
+
+    def _windows(self, x: np.ndarray, fill: Any) -> np.ndarray:
+        """[batch, channels, outputs.., kernel..]."""
+        attrs, n = self.attrs(), x.ndim - 2
+        kernel, strides, pads, dilations = (attrs[k] for k in LISTS)
+        outputs = []
+        for i in range(n):
+            size = output_size(
+                expr(x.shape[2 + i]), kernel[i], strides[i], pads[i], pads[n + i], dilations[i], bool(attrs["ceil_mode"])
+            ).as_int()
+            assert size is not None
+            outputs.append(size)
+        return windows(x, fill, kernel, strides, pads, dilations, outputs)
+
+    def meaning(self) -> Opaque:
+        return Opaque("pooling has no schedule yet")
+
+    @classmethod
+    def imported(cls, ctx: ImportContext) -> dict[str, Any]:
+        """Properties of an ONNX node that all pools share."""
+        x = tensor_type(ctx.operands[0])
+        kernel = ctx.attr("kernel_shape")
+        if kernel is None:
+            raise ctx.unsupported("attribute 'kernel_shape' is missing")
+        strides, dilations = window_attributes(ctx, len(kernel))
+        pads = resolve_pads(ctx, x.shape[2:], kernel, strides, dilations)
+        window = {"kernel": tuple(kernel), "strides": strides, "pads": pads, "dilations": dilations}
+        return {**window, "ceil_mode": bool(ctx.attr("ceil_mode", 0))}
+
+    def exported(self) -> dict[str, Any]:
+        """ONNX attributes that all pools share."""
+        attrs = self.attrs()
+        lists = {k: list(attrs[k]) for k in ("strides", "pads")}
+        return {"kernel_shape": list(attrs["kernel"]), **lists, "ceil_mode": int(attrs["ceil_mode"])}
+
+
+@graph_op
+class MaxPoolOp(PoolOp):
+    """The largest element of each window; padding never wins."""
+
+    name = "graph.max_pool"
+    ONNX = ("MaxPool",)
+    ATEN = ("aten.max_pool2d.default",)
+    GAF = ("max_pool",)
+    KINDS = ("float", "int", "uint")
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x = computing(args[0])
+        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+        n = x.ndim - 2
+        result = np.max(self._windows(x, lowest), axis=tuple(range(2 + n, 2 + 2 * n)))
+        return [finish(result, self.result_tensor_types()[0].dtype, wide)]
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        if ctx.num_outputs > 1:
+            raise ctx.unsupported("the positions that MaxPool can return", expected="one output", got=ctx.num_outputs)
+        return ctx.emit(cls, ctx.operands[:1], **cls.imported(ctx))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        return ctx.node("MaxPool", inputs, dilations=list(self.attrs()["dilations"]), **self.exported())
+
+
+@graph_op
+class AveragePoolOp(PoolOp):
+    """The mean of each window, over real elements only, or with `count_include_pad` over the padding too."""
+
+    name = "graph.average_pool"
+    count_include_pad = bool_prop()
+    ONNX = ("AveragePool",)
+    ATEN = ("aten.avg_pool2d.default",)
+    GAF = ("average_pool",)
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x, attrs = computing(args[0]), self.attrs()
+        n = x.ndim - 2
+        inner = tuple(range(2 + n, 2 + 2 * n))
+        counted = np.ones((1, 1, *x.shape[2:]), x.dtype)
+        total = np.sum(self._windows(x, 0), axis=inner)
+        if not attrs["count_include_pad"]:
+            count = np.sum(self._windows(counted, 0), axis=inner)
+        else:
+            # windows beyond operand and padding (ceil_mode) hold fewer elements
+            pads = attrs["pads"]
+            widths = [(0, 0), (0, 0), *((pads[i], pads[n + i]) for i in range(n))]
+            padded = np.pad(counted, widths, constant_values=1)
+            outputs = total.shape[2:]
+            view = windows(padded, 0, attrs["kernel"], attrs["strides"], (0,) * (2 * n), attrs["dilations"], outputs)
+            count = np.sum(view, axis=inner)
+        with np.errstate(all="ignore"):
+            return [finish(total / count, self.result_tensor_types()[0].dtype, wide)]
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        include = bool(ctx.attr("count_include_pad", 0))
+        return ctx.emit(cls, ctx.operands[:1], count_include_pad=include, **cls.imported(ctx))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        extra = {}
+        if any(d != 1 for d in attrs["dilations"]):
+            if ctx.opset < 19:
+                raise UnsupportedError(
+                    f"{self.name} with dilations", where=self.location_name(), expected="opset 19 or later", got=ctx.opset
+                )
+            extra = {"dilations": list(attrs["dilations"])}
+        include = int(attrs["count_include_pad"])
+        return ctx.node("AveragePool", inputs, count_include_pad=include, **extra, **self.exported())

@@ -1,0 +1,592 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reductions over axes: one base, one class per formula; arg-reductions, cumulative sum and top-k are opaque."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.irdl import operand_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common import monoid
+from gaf.dialects.common.index import Expr, const, expr, product, sym
+from gaf.dialects.common.scalar import Arg, Call, Const, Extent, Scalar, call
+from gaf.dialects.graph.contract import (
+    ExportContext,
+    GraphOp,
+    ImportContext,
+    bool_prop,
+    dims_prop,
+    graph_op,
+    int_prop,
+    ints_prop,
+    tensor_type,
+)
+from gaf.dialects.graph.meaning import Dim, Meaning, Opaque, Read, Stage, identity_read, result_dims
+from gaf.dialects.graph.ops.common import (
+    NUMERIC,
+    accumulator,
+    apply_body,
+    check_kind,
+    computing,
+    dim_list,
+    evaluate_symbolic,
+    finish,
+    int_list,
+    is_symbolic,
+    norm_axes,
+    norm_axis,
+    scalar_constant,
+)
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import InvalidInputError, UnsupportedError
+
+
+def reduced_shape(shape: Sequence[Expr], axes: Sequence[int], keepdims: bool) -> tuple[Expr, ...]:
+    """The result shape of a reduction over (non-negative) `axes`."""
+    if keepdims:
+        return tuple(const(1) if i in axes else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def result_stage(
+    shape: Sequence[Expr], axes: Sequence[int], keepdims: bool, read: Read, body: Scalar, fold: str, dtype: dt.DType
+) -> Stage:
+    """A reduction stage whose dims are the op's result dims (size 1 where `keepdims` keeps an axis).
+
+    `read.index` is given over d0..d(rank-1) of the operand.
+    """
+    dims = result_dims(reduced_shape(shape, axes, keepdims))
+    kept = [i for i in range(len(shape)) if keepdims or i not in axes]
+    rename = {f"d{a}": sym(f"d{i}") for i, a in enumerate(kept)} | {f"d{a}": sym(f"r{a}") for a in axes}
+    index = tuple(e.substitute(rename) for e in read.index)
+    reduced = tuple(Dim(f"r{a}", expr(shape[a])) for a in axes)
+    if not reduced:  # nothing to fold: elementwise
+        return Stage(dims, (Read(index, read.operand, read.stage),), body, dtype)
+    return Stage(dims, (Read(index, read.operand, read.stage),), body, dtype, reduced, fold)
+
+
+class ReduceOp(GraphOp):
+    """Base: `post(fold over axes of pre(x))`.
+
+    16-bit floats accumulate in float32. Over an empty axis a sum is 0, a product 1, a maximum the
+    lowest value of the type, a mean NaN.
+    """
+
+    x = operand_def(TensorType)
+    axes = ints_prop()
+    keepdims = bool_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    KINDS: ClassVar[tuple[str, ...]] = NUMERIC
+    FOLD: ClassVar[str] = "sum"
+    # the opset from which ONNX takes the axes as an operand
+    AXES_INPUT: ClassVar[int] = 18
+
+    @classmethod
+    def pre(cls) -> Scalar:
+        """Applied to each element before folding."""
+        return Arg(0)
+
+    @classmethod
+    def post(cls, count: Expr) -> Scalar | None:
+        """Applied to the folded value; `count` is the number of folded elements."""
+        return None
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, cls.KINDS, cls.name)
+        axes = norm_axes(attrs["axes"], x.rank, cls.name)
+        return [TensorType.of(reduced_shape(x.shape, axes, bool(attrs["keepdims"])), x.dtype)]
+
+    def resolved(self) -> tuple[tuple[int, ...], bool]:
+        """(axes counted from the front, keepdims)."""
+        attrs = self.attrs()
+        return norm_axes(attrs["axes"], self.operand_tensor_types()[0].rank, self.name), bool(attrs["keepdims"])
+
+    def count(self) -> Expr:
+        """The number of elements folded into one result."""
+        shape = self.operand_tensor_types()[0].shape
+        return product(shape[a] for a in self.resolved()[0])
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        axes, keepdims = self.resolved()
+        (x,) = args
+        dtype = self.result_tensor_types()[0].dtype
+        if is_symbolic(args):
+            return [self._symbolic(x, axes, keepdims)]
+        values = np.asarray(apply_body(self.pre(), [computing(x)], accumulator(dtype), wide)[0])
+        with np.errstate(all="ignore"):
+            folded = np.asarray(monoid.by_name(self.FOLD).fold(values, axes)) if axes else values
+        if keepdims:
+            folded = folded.reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+        post = self.post(expr(int(np.prod([x.shape[a] for a in axes], dtype=np.int64))))
+        if post is not None:
+            folded = apply_body(_numbers(post), [folded], accumulator(dtype), wide)[0]
+        return [finish(folded, dtype, wide)]
+
+    def _symbolic(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        """Fold object arrays of sizes; only sums, products and extrema have a meaning there."""
+        if self.post(const(1)) is not None:
+            raise UnsupportedError(f"{self.name} of symbolic sizes has no value")
+        x = evaluate_symbolic(self.pre(), [x])
+        combine = call(monoid.by_name(self.FOLD).combine, Arg(0), Arg(1))
+        for axis in reversed(axes):
+            slices = [np.take(x, [i], axis) for i in range(x.shape[axis])]
+            if not slices:
+                raise UnsupportedError(f"{self.name} over no sizes")
+            x = slices[0]
+            for other in slices[1:]:
+                x = evaluate_symbolic(combine, [x, other])
+        return x if keepdims else x.reshape([n for i, n in enumerate(x.shape) if i not in axes])
+
+    def meaning(self) -> Meaning:
+        axes, keepdims = self.resolved()
+        (x,), (r,) = self.operand_tensor_types(), self.result_tensor_types()
+        post = self.post(self.count())
+        inner = accumulator(x.dtype) if post is not None else r.dtype
+        read = identity_read(x.rank, operand=0)
+        stage = result_stage(x.shape, axes, keepdims, read, self.pre(), self.FOLD, inner)
+        if post is None:
+            return Meaning((stage,))
+        last = Stage(result_dims(r.shape), (identity_read(r.rank, stage=0),), post, r.dtype)
+        return Meaning((stage, last), results=(1,))
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x = ctx.operands[0]
+        rank = tensor_type(x).rank
+        axes = int_list(ctx, 1, "axes", "axes")
+        if not axes:
+            if ctx.attr("noop_with_empty_axes", 0):
+                return cls.unreduced(ctx, x)
+            axes = tuple(range(rank))
+        axes = norm_axes(axes, rank, ctx.op_type)
+        return ctx.emit(cls, [x], axes=axes, keepdims=bool(ctx.attr("keepdims", 1)))
+
+    @classmethod
+    def unreduced(cls, ctx: ImportContext, x: Any) -> Any:
+        """`noop_with_empty_axes`: a reduction over no axes still applies the formula to each element."""
+        if cls.pre() == Arg(0) and cls.post(const(1)) is None:
+            return x
+        return ctx.emit(cls, [x], axes=(), keepdims=True)
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        axes, keepdims = self.resolved()
+        if not axes:
+            return self._unreduced_to_onnx(ctx, inputs)
+        op_type = self.ONNX[0]
+        if ctx.opset >= self.AXES_INPUT:
+            axes_name = ctx.constant(np.asarray(axes, np.int64))
+            return ctx.node(op_type, [inputs[0], axes_name], keepdims=int(keepdims))
+        return ctx.node(op_type, list(inputs), axes=list(axes), keepdims=int(keepdims))
+
+    def _unreduced_to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        """A reduction over no axes: over a new last axis of size 1."""
+        rank = self.operand_tensor_types()[0].rank
+        axis = np.asarray([rank], np.int64)
+        wide = ctx.node("Unsqueeze", [inputs[0], ctx.constant(axis)], 1)[0]
+        if ctx.opset >= self.AXES_INPUT:
+            return ctx.node(self.ONNX[0], [wide, ctx.constant(axis)], keepdims=0)
+        return ctx.node(self.ONNX[0], [wide], axes=[rank], keepdims=0)
+
+
+def _numbers(body: Scalar) -> Scalar:
+    """Extents that are known numbers as constants."""
+    match body:
+        case Extent(value):
+            number = value.as_int()
+            assert number is not None
+            return Const(float(number))
+        case Call(function, operands, dtype):
+            return Call(function, tuple(_numbers(o) for o in operands), dtype)
+        case _:
+            return body
+
+
+@graph_op
+class ReduceSumOp(ReduceOp):
+    """Sum over axes."""
+
+    name = "graph.reduce_sum"
+    ONNX = ("ReduceSum",)
+    ATEN = ("aten.sum.dim_IntList",)
+    GAF = ("sum",)
+    AXES_INPUT = 13
+
+
+@graph_op
+class ReduceMeanOp(ReduceOp):
+    """Arithmetic mean over axes (integers truncate towards zero)."""
+
+    name = "graph.reduce_mean"
+    ONNX = ("ReduceMean",)
+    ATEN = ("aten.mean.dim",)
+    GAF = ("mean",)
+
+    @classmethod
+    def post(cls, count: Expr) -> Scalar | None:
+        return call("div", Arg(0), Extent(count))
+
+
+@graph_op
+class ReduceMaxOp(ReduceOp):
+    """Largest element over axes; NaN if one is NaN; of bools: any."""
+
+    name = "graph.reduce_max"
+    ONNX = ("ReduceMax",)
+    ATEN = ("aten.amax.default",)
+    GAF = ("reduce_max",)
+    KINDS = ("float", "int", "uint", "bool")
+    FOLD = "max"
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        return _bool_through_int(self, ctx, inputs, super().to_onnx)
+
+
+@graph_op
+class ReduceMinOp(ReduceOp):
+    """Smallest element over axes; NaN if one is NaN; of bools: all."""
+
+    name = "graph.reduce_min"
+    ONNX = ("ReduceMin",)
+    ATEN = ("aten.amin.default",)
+    GAF = ("reduce_min",)
+    KINDS = ("float", "int", "uint", "bool")
+    FOLD = "min"
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        return _bool_through_int(self, ctx, inputs, super().to_onnx)
+
+
+def _bool_through_int(op: ReduceOp, ctx: ExportContext, inputs: Sequence[str], write: Any) -> list[str]:
+    """ReduceMax and ReduceMin take bools from opset 20 on; before, they go through uint8."""
+    if not op.operand_tensor_types()[0].dtype.is_bool or ctx.opset >= 20:
+        return write(ctx, inputs)
+    axes, keepdims = op.resolved()
+    if not axes:
+        return ctx.node("Identity", inputs)
+    number = ctx.node("Cast", inputs, 1, to=dt.U8.onnx)[0]
+    if ctx.opset >= op.AXES_INPUT:
+        reduced = ctx.node(
+            op.ONNX[0], [number, ctx.constant(np.asarray(axes, np.int64))], 1, keepdims=int(keepdims)
+        )[0]
+    else:
+        reduced = ctx.node(op.ONNX[0], [number], 1, axes=list(axes), keepdims=int(keepdims))[0]
+    return ctx.node("Cast", [reduced], to=dt.BOOL.onnx)
+
+
+@graph_op
+class ReduceProdOp(ReduceOp):
+    """Product over axes."""
+
+    name = "graph.reduce_prod"
+    ONNX = ("ReduceProd",)
+    ATEN = ("aten.prod.dim_int",)
+    GAF = ("prod",)
+    FOLD = "prod"
+
+
+@graph_op
+class ReduceL1Op(ReduceOp):
+    """Sum of |x| over axes."""
+
+    name = "graph.reduce_l1"
+    ONNX = ("ReduceL1",)
+    GAF = ("reduce_l1",)
+
+    @classmethod
+    def pre(cls) -> Scalar:
+        return call("abs", Arg(0))
+
+
+@graph_op
+class ReduceSumSquareOp(ReduceOp):
+    """Sum of x * x over axes."""
+
+    name = "graph.reduce_sum_square"
+    ONNX = ("ReduceSumSquare",)
+    GAF = ("reduce_sum_square",)
+
+    @classmethod
+    def pre(cls) -> Scalar:
+        return Arg(0) * Arg(0)
+
+
+@graph_op
+class ReduceL2Op(ReduceOp):
+    """sqrt of the sum of x * x over axes."""
+
+    name = "graph.reduce_l2"
+    ONNX = ("ReduceL2",)
+    ATEN = ("aten.linalg_vector_norm.default",)
+    GAF = ("reduce_l2",)
+    KINDS = ("float",)
+
+    @classmethod
+    def pre(cls) -> Scalar:
+        return Arg(0) * Arg(0)
+
+    @classmethod
+    def post(cls, count: Expr) -> Scalar | None:
+        return call("sqrt", Arg(0))
+
+
+@graph_op
+class ReduceLogSumOp(ReduceOp):
+    """log of the sum over axes."""
+
+    name = "graph.reduce_log_sum"
+    ONNX = ("ReduceLogSum",)
+    GAF = ("reduce_log_sum",)
+    KINDS = ("float",)
+
+    @classmethod
+    def post(cls, count: Expr) -> Scalar | None:
+        return call("log", Arg(0))
+
+
+@graph_op
+class ReduceLogSumExpOp(ReduceOp):
+    """log(sum(exp(x))) over axes, as m + log(sum(exp(x - m))) with the largest element m (0 if m is infinite)."""
+
+    name = "graph.reduce_log_sum_exp"
+    ONNX = ("ReduceLogSumExp",)
+    ATEN = ("aten.logsumexp.default",)
+    GAF = ("log_sum_exp",)
+    KINDS = ("float",)
+
+    # exp(x - m) is nan for x = m = -inf; a row of -inf has to give -inf
+    SHIFT = call("select", call("isinf", Arg(0)), 0.0, Arg(0))
+    SHIFTED = call("exp", Arg(0) - Arg(1))
+    JOIN = call("log", Arg(0)) + Arg(1)
+
+    @classmethod
+    def post(cls, count: Expr) -> Scalar | None:
+        return call("log", Arg(0))  # the plain formula; `reference` and `meaning` use the shifted one
+
+    @classmethod
+    def pre(cls) -> Scalar:
+        return call("exp", Arg(0))
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        axes, keepdims = self.resolved()
+        dtype = self.result_tensor_types()[0].dtype
+        x = computing(args[0])
+        inner = accumulator(dtype)
+        peak = monoid.MAX.fold(x, axes) if axes else x
+        peak = np.asarray(peak).reshape([1 if i in axes else n for i, n in enumerate(x.shape)])
+        shift = apply_body(self.SHIFT, [peak], inner, wide)[0]
+        terms = apply_body(self.SHIFTED, [x, shift], inner, wide)[0]
+        total = np.asarray(monoid.SUM.fold(terms, axes) if axes else terms).reshape(shift.shape)
+        result = apply_body(self.JOIN, [total, shift], inner, wide)[0]
+        return [finish(result.reshape(reduced_numbers(x.shape, axes, keepdims)), dtype, wide)]
+
+    def meaning(self) -> Meaning:
+        axes, keepdims = self.resolved()
+        (x,), (r,) = self.operand_tensor_types(), self.result_tensor_types()
+        inner = accumulator(x.dtype)
+        whole = identity_read(x.rank, operand=0)
+        dims = result_dims(r.shape)
+        peak = result_stage(x.shape, axes, keepdims, whole, Arg(0), "max", inner)
+        shift = Stage(dims, (identity_read(r.rank, stage=0),), self.SHIFT, inner)
+        plain = result_stage(x.shape, axes, keepdims, whole, Arg(0), "sum", inner)
+        at_row = Read(tuple(sym(d.name) for d in plain.dims), stage=1)
+        total = Stage(plain.dims, (*plain.reads, at_row), self.SHIFTED, inner, plain.reduced, plain.monoid)
+        reads = (identity_read(r.rank, stage=2), identity_read(r.rank, stage=1))
+        return Meaning((peak, shift, total, Stage(dims, reads, self.JOIN, r.dtype)), results=(3,))
+
+
+def reduced_numbers(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> list[int]:
+    """`reduced_shape` on integers."""
+    return [1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes]
+
+
+# -- opaque: host only ---------------------------------------------------------------------------------
+
+
+class ArgReduceOp(GraphOp):
+    """Base: position of the extreme element along one axis, as int64; ties go to the first (or last) one."""
+
+    x = operand_def(TensorType)
+    axis = int_prop()
+    keepdims = bool_prop()
+    select_last = bool_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    PICK: ClassVar[Any] = np.argmax
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, NUMERIC, cls.name)
+        axis = norm_axis(attrs["axis"], x.rank, cls.name)
+        if x.shape[axis] == 0:
+            raise InvalidInputError(f"{cls.name}: the axis is empty", expected="at least one element")
+        return [TensorType.of(reduced_shape(x.shape, [axis], bool(attrs["keepdims"])), dt.I64)]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        attrs, x = self.attrs(), args[0]
+        axis = norm_axis(attrs["axis"], x.ndim, self.name)
+        pick = type(self).PICK
+        if attrs["select_last"]:
+            found = x.shape[axis] - 1 - pick(np.flip(x, axis), axis=axis)
+        else:
+            found = pick(x, axis=axis)
+        found = np.asarray(found, np.int64)
+        return [np.expand_dims(found, axis) if attrs["keepdims"] else found]
+
+    def meaning(self) -> Opaque:
+        return Opaque("the position of an extreme element has no reduction monoid yet")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        axis = norm_axis(int(ctx.attr("axis", 0)), tensor_type(ctx.operands[0]).rank, ctx.op_type)
+        flags = {"keepdims": bool(ctx.attr("keepdims", 1)), "select_last": bool(ctx.attr("select_last_index", 0))}
+        return ctx.emit(cls, ctx.operands[:1], axis=axis, **flags)
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        flags = {"keepdims": int(attrs["keepdims"]), "select_last_index": int(attrs["select_last"])}
+        return ctx.node(self.ONNX[0], inputs, axis=attrs["axis"], **flags)
+
+
+@graph_op
+class ArgMaxOp(ArgReduceOp):
+    """Position of the largest element along an axis."""
+
+    name = "graph.argmax"
+    ONNX = ("ArgMax",)
+    ATEN = ("aten.argmax.default",)
+    GAF = ("argmax",)
+
+
+@graph_op
+class ArgMinOp(ArgReduceOp):
+    """Position of the smallest element along an axis."""
+
+    name = "graph.argmin"
+    ONNX = ("ArgMin",)
+    ATEN = ("aten.argmin.default",)
+    GAF = ("argmin",)
+    PICK = np.argmin
+
+
+@graph_op
+class CumSumOp(GraphOp):
+    """Running sum along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end."""
+
+    name = "graph.cumsum"
+    x = operand_def(TensorType)
+    axis = int_prop()
+    exclusive = bool_prop()
+    reverse = bool_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    ONNX = ("CumSum",)
+    ATEN = ("aten.cumsum.default",)
+    GAF = ("cumsum",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, NUMERIC, cls.name)
+        norm_axis(attrs["axis"], x.rank, cls.name)
+        return [x]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        attrs, x = self.attrs(), computing(args[0])
+        axis = norm_axis(attrs["axis"], x.ndim, self.name)
+        x = np.flip(x, axis) if attrs["reverse"] else x
+        total = np.cumsum(x, axis=axis, dtype=x.dtype)
+        if attrs["exclusive"]:
+            total = np.concatenate([np.zeros_like(np.take(x, [0], axis)), np.delete(total, -1, axis)], axis) if x.shape[axis] else total
+        total = np.flip(total, axis) if attrs["reverse"] else total
+        return [finish(total, self.result_tensor_types()[0].dtype, wide)]
+
+    def meaning(self) -> Opaque:
+        return Opaque("a running sum has no schedule yet")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        axis = scalar_constant(ctx, 1, "axis")
+        if axis is None:
+            raise ctx.unsupported("CumSum without axis", expected="two operands")
+        flags = {"exclusive": bool(ctx.attr("exclusive", 0)), "reverse": bool(ctx.attr("reverse", 0))}
+        return ctx.emit(cls, ctx.operands[:1], axis=norm_axis(int(axis), tensor_type(ctx.operands[0]).rank, "CumSum"), **flags)
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        flags = {"exclusive": int(attrs["exclusive"]), "reverse": int(attrs["reverse"])}
+        return ctx.node("CumSum", [inputs[0], ctx.constant(np.asarray(attrs["axis"], np.int64))], **flags)
+
+
+@graph_op
+class TopKOp(GraphOp):
+    """The `k` largest (or smallest) elements along an axis with their int64 positions, in order.
+
+    Equal elements come in order of position. `k` is a list of one dim expression.
+    """
+
+    name = "graph.topk"
+    x = operand_def(TensorType)
+    k = dims_prop()
+    axis = int_prop()
+    largest = bool_prop()
+    values = result_def(TensorType)
+    indices = result_def(TensorType)
+    traits = traits_def(Pure())
+    ONNX = ("TopK",)
+    ATEN = ("aten.topk.default",)
+    GAF = ("topk",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, NUMERIC, cls.name)
+        axis = norm_axis(attrs["axis"], x.rank, cls.name)
+        if len(attrs["k"]) != 1:
+            raise InvalidInputError(f"{cls.name}: k is one number", got=f"{len(attrs['k'])} numbers")
+        (k,) = attrs["k"]
+        size, count = x.shape[axis].as_int(), k.as_int()
+        if size is not None and count is not None and not 0 <= count <= size:
+            raise InvalidInputError(f"{cls.name}: k is out of range", expected=f"0..{size}", got=count)
+        shape = [k if i == axis else d for i, d in enumerate(x.shape)]
+        return [TensorType.of(shape, x.dtype), TensorType.of(shape, dt.I64)]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        return self.reference_with_symbols(*args, env={}, wide=wide)
+
+    def reference_with_symbols(
+        self, *args: np.ndarray, env: Mapping[str, int], wide: bool = False
+    ) -> Sequence[np.ndarray]:
+        attrs, x = self.attrs(), args[0]
+        axis, k = norm_axis(attrs["axis"], x.ndim, self.name), attrs["k"][0].evaluate(env)
+        if attrs["largest"]:  # stable and descending: ascending on the reversed array, reversed
+            order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+        else:
+            order = np.argsort(x, axis=axis, kind="stable")
+        order = np.take(order, np.arange(k), axis)
+        values = np.take_along_axis(x, order, axis)
+        return [finish(values, self.result_tensor_types()[0].dtype, wide), order.astype(np.int64)]
+
+    def meaning(self) -> Opaque:
+        return Opaque("top-k is a sort, which has no iteration space")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        k = (expr(int(ctx.attr("k"))),) if ctx.attr("k") is not None else dim_list(ctx, 1, "k")
+        axis = norm_axis(int(ctx.attr("axis", -1)), tensor_type(ctx.operands[0]).rank, "TopK")
+        return ctx.emit(cls, ctx.operands[:1], k=k, axis=axis, largest=bool(ctx.attr("largest", 1)))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        return ctx.node(
+            "TopK", [inputs[0], ctx.dims(attrs["k"])], axis=attrs["axis"], largest=int(attrs["largest"]), sorted=1
+        )

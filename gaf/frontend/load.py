@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`load_model`: opens whatever a user calls a model, and says what to do with what can't be opened yet."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaf.dialects.graph.model import Model
+from gaf.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from gaf.frontend.onnx.shapes import InputShapes
+
+_KINDS = ".onnx file, onnx.ModelProto, .mlir file of the graph level"
+
+# File name ending -> what it is, what to do
+_OTHER_FILES = {
+    ".pt": ("PyTorch file", "export it with torch.onnx.export and load the .onnx file"),
+    ".pth": ("PyTorch file", "export it with torch.onnx.export and load the .onnx file"),
+    ".pt2": ("torch.export file", "export it with torch.onnx.export and load the .onnx file"),
+    ".pkl": ("Python pickle", "gaf never loads pickles; export the model to ONNX"),
+    ".pb": ("TensorFlow graph", "convert it with tf2onnx and load the .onnx file"),
+    ".h5": ("Keras file", "convert it with tf2onnx and load the .onnx file"),
+    ".keras": ("Keras file", "use model.export(path, format='onnx') and load the .onnx file"),
+    ".tflite": ("TensorFlow Lite model", "convert it with tf2onnx and load the .onnx file"),
+    ".safetensors": ("file of weights without a graph", "export the model that uses them to ONNX"),
+    ".gaf": (".gaf program", "the language is not there yet; use ONNX"),
+}
+
+
+def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
+    """Open a model: path of an `.onnx` or `.mlir` file, an onnx.ModelProto, or a Model (returned as it is).
+
+    `input_shapes` fixes dims of inputs, e.g. `{"x": (1, "S", 768)}`: numbers, names, or None for the model's own.
+    Raises InvalidInputError or UnsupportedError with what to do instead.
+    """
+    if isinstance(source, Model):
+        if input_shapes:
+            raise InvalidInputError("input shapes can be given only when a file is opened", where=source.source)
+        return source
+    if isinstance(source, str | os.PathLike):
+        return _load_file(Path(source), input_shapes)
+    module = type(source).__module__.partition(".")[0]
+    if type(source).__name__ == "ModelProto":
+        from gaf.frontend.onnx import load_onnx
+
+        return load_onnx(source, input_shapes)
+    if isinstance(source, bytes):
+        raise InvalidInputError(
+            "bytes are not a model", expected=_KINDS, hint="parse them first: onnx.load_from_string(data)"
+        )
+    if module in ("torch", "tensorflow", "keras", "jax", "flax") or hasattr(source, "state_dict"):
+        name = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax"}.get(module, "PyTorch")
+        raise UnsupportedError(
+            f"{name} import is not there yet", expected=_KINDS, got=type(source).__name__,
+            hint="export the model to ONNX and load the file",
+        )
+    raise InvalidInputError("this is not a model", expected=_KINDS, got=type(source).__name__)
+
+
+load_graph = load_model
+
+
+def _load_file(path: Path, input_shapes: InputShapes | None) -> Model:
+    suffix = path.suffix.lower()
+    if suffix in _OTHER_FILES:
+        what, hint = _OTHER_FILES[suffix]
+        raise UnsupportedError(f"a {what} can't be opened", where=str(path), expected=_KINDS, hint=hint)
+    if path.is_dir():
+        saved = (path / "saved_model.pb").exists()
+        hint = "convert it with tf2onnx and load the .onnx file" if saved else None
+        what = "a TensorFlow SavedModel can't be opened" if saved else "this is a folder"
+        raise (UnsupportedError if saved else InvalidInputError)(what, where=str(path), expected=_KINDS, hint=hint)
+    if suffix == ".mlir":
+        return _load_mlir(path, input_shapes)
+    from gaf.frontend.onnx import load_onnx
+
+    return load_onnx(path, input_shapes)
+
+
+def _load_mlir(path: Path, input_shapes: InputShapes | None) -> Model:
+    """Graph-level IR. Weights come from the `.npz` file of the same name, if there is one."""
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import Builtin
+    from xdsl.dialects.func import Func
+    from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError, VerifyException
+
+    from gaf.dialects.graph import Graph
+    from gaf.dialects.graph.model import WeightStore
+
+    if input_shapes:
+        raise InvalidInputError("input shapes can be given only for .onnx files", where=str(path))
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InvalidInputError(f"can't read the file: {reason}", where=str(path)) from None
+    context = Context()
+    for dialect in (Builtin, Func, Graph):
+        context.load_dialect(dialect)
+    try:
+        module = Parser(context, text, str(path)).parse_module()
+        module.verify()
+    except (ParseError, VerifyException) as error:
+        span = getattr(error, "span", None)
+        place = span.get_location() if span is not None else None
+        where = f"{path}:{place.line}:{place.col}" if place else str(path)
+        what = getattr(error, "msg", str(error)).strip().splitlines()[0]
+        raise InvalidInputError(what, where=where, expected="a module of the graph level") from None
+    model = Model(module, _npz_weights(path.with_suffix(".npz"), WeightStore), name=path.stem, source=str(path))
+    _ = model.func  # raises for a module without a function
+    return model
+
+
+def _npz_weights(path: Path, store: Any) -> Any:
+    import ml_dtypes
+    import numpy as np
+
+    if not path.exists():
+        return store()
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            weights = {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"can't read the weights: {error}", where=str(path)) from None
+    # .npz has no bfloat16: numpy writes it as two raw bytes
+    return store({n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in weights.items()})

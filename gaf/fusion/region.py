@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A group of graph ops as one set of named axes: the analysis behind legality, cost and lowering.
+
+`build_region` starts at the outputs and pulls values back through the group: elementwise ops become `map`
+nodes, views disappear into index expressions, reductions bind an axis, matmuls become `contract` nodes, and
+what remains are loads of external values with index maps. Equal sub-computations are one node (hash
+consing), so two readers of a value at the same index share it, and a reader at another index gets its own
+copy. Nothing here looks at op names, only at `op.meaning()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common import scalar
+from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
+from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
+from gaf.dialects.graph.meaning import Meaning, Opaque, Read, Stage, View
+from gaf.dialects.graph.ops.structure import ConstantOp
+from gaf.dialects.graph.types import TensorType
+
+VECTOR_FLOATS = (dt.F32, dt.F16, dt.BF16)
+
+
+class NotFusible(Exception):
+    """A group that can't be one kernel; `str(error)` is the binding constraint for the report."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One value of a region, over the axes `axes`. Operands are node numbers.
+
+    kind: "load" (external input at `index`), "map" (scalar function), "number", "extent" (dim value as
+    float), "coord" (index as data), "reduce" (monoid over `over`), "contract" (sum of products over `over`).
+    """
+
+    kind: str
+    dtype: dt.DType
+    axes: frozenset[str] = frozenset()
+    args: tuple[int, ...] = ()
+    function: str = ""
+    value: float = 0.0
+    index: tuple[Expr, ...] = ()
+    input: int = -1
+    over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the region: node `node` stored at `index` of a tensor of type `type`."""
+
+    node: int
+    index: tuple[Expr, ...]
+    type: TensorType
+
+
+@dataclass
+class Region:
+    """The nodes of a group in dependency order, its axes (name -> extent), inputs and outputs."""
+
+    axes: dict[str, Expr] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[SSAValue] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    origins: dict[int, str] = field(default_factory=dict)  # node -> model node name
+
+    @property
+    def input_types(self) -> list[TensorType]:
+        return [tensor_type(v) for v in self.inputs]
+
+    def contracts(self) -> list[int]:
+        return [i for i, n in enumerate(self.nodes) if n.kind == "contract"]
+
+    def reductions(self) -> list[int]:
+        return [i for i, n in enumerate(self.nodes) if n.kind == "reduce"]
+
+    def accesses(self) -> list[tuple[TensorType, tuple[Expr, ...]]]:
+        """(tensor type, index map) of every load and store."""
+        types = self.input_types
+        found = [(types[n.input], n.index) for n in self.nodes if n.kind == "load"]
+        return found + [(o.type, o.index) for o in self.outputs]
+
+    def users(self) -> list[list[int]]:
+        result: list[list[int]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for a in node.args:
+                result[a].append(i)
+        return result
+
+
+def address(shape: Sequence[Expr], index: Sequence[Expr], ranges: Mapping[str, Expr]) -> Expr:
+    """Row-major element offset of `index` in a tensor of `shape`, simplified."""
+    total = const(0)
+    for size, i in zip(shape, index):
+        total = total * size + i
+    return total.simplify(ranges)
+
+
+def reads_in(e: Expr) -> list[Func]:
+    """The `read` atoms (gather indices) inside an expression."""
+    found: list[Func] = []
+    for atom in e.atoms():
+        if isinstance(atom, Func):
+            if atom.name == "read":
+                found.append(atom)
+            for arg in atom.args:
+                found += reads_in(arg)
+    return found
+
+
+def direct_names(e: Expr) -> set[str]:
+    """Names outside `read` atoms."""
+    names: set[str] = set()
+    for atom in e.atoms():
+        if isinstance(atom, str):
+            names.add(atom)
+        elif atom.name != "read":
+            for arg in atom.args:
+                names |= direct_names(arg)
+    return names
+
+
+class _Builder:
+    """Pulls values back to loads; see the module docstring."""
+
+    def __init__(self, ops: Iterable[Operation], strict: bool) -> None:
+        self.members = set(ops)
+        self.strict = strict
+        self.region = Region()
+        self.table: dict[Node, int] = {}
+        self.memo: dict[tuple, int] = {}
+        self.meanings: dict[Operation, Meaning | View | Opaque] = {}
+        self.input_numbers: dict[SSAValue, int] = {}
+        self.origin = ""
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    def add(self, node: Node) -> int:
+        number = self.table.get(node)
+        if number is None:
+            number = self.table[node] = len(self.region.nodes)
+            self.region.nodes.append(node)
+            self.region.origins[number] = self.origin
+        return number
+
+    def node(self, number: int) -> Node:
+        return self.region.nodes[number]
+
+    def number(self, value: float, dtype: dt.DType) -> int:
+        return self.add(Node("number", dtype, value=float(value)))
+
+    def map(self, function: str, args: Sequence[int], dtype: dt.DType) -> int:
+        if function == "cast" and self.node(args[0]).dtype == dtype:
+            return args[0]
+        axes = frozenset().union(*(self.node(a).axes for a in args)) if args else frozenset()
+        return self.add(Node("map", dtype, axes, tuple(args), function))
+
+    def axis(self, extent: Expr, taken: set[str]) -> str:
+        """An axis to bind a reduced dim: an existing one of the same extent that the result doesn't use."""
+        for name, size in self.region.axes.items():
+            if size == extent and name not in taken:
+                return name
+        return self.fresh(extent)
+
+    def fresh(self, extent: Expr) -> str:
+        name = f"a{len(self.region.axes)}"
+        self.region.axes[name] = extent
+        return name
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def pull(self, value: SSAValue, index: tuple[Expr, ...]) -> int:
+        """The node for element `index` of `value`."""
+        key = (value, index)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._pull(value, index)
+        return found
+
+    def _pull(self, value: SSAValue, index: tuple[Expr, ...]) -> int:
+        owner = value.owner
+        if isinstance(owner, ConstantOp) and owner.value.array.size == 1:
+            kind = tensor_type(value).dtype
+            if not (kind.is_int and abs(int(owner.value.array.reshape(-1)[0])) > 1 << 24):
+                return self.number(float(owner.value.array.reshape(-1)[0]), dt.BOOL if kind.is_bool else dt.F32)
+        if not isinstance(owner, IRDLOperation) or owner not in self.members:
+            return self.load(value, index)
+        assert isinstance(owner, GraphOp)
+        meaning = self.meanings.get(owner)
+        if meaning is None:
+            meaning = self.meanings[owner] = owner.meaning()
+        if isinstance(meaning, Opaque):
+            raise NotFusible(f"{owner.name}: {meaning.reason}")
+        if isinstance(meaning, View):
+            if not meaning.is_simple:
+                raise NotFusible(f"{owner.name}: a piecewise view (pad or concat) needs its own kernel")
+            piece = meaning.pieces[0]
+            env = {f"d{i}": e for i, e in enumerate(index)}
+            moved = tuple(self.resolve(owner, e.substitute(env, self.region.axes)) for e in piece.index)
+            return self.pull(owner.operands[piece.operand], moved)
+        saved, self.origin = self.origin, location_name(owner) or owner.name
+        result = self.stage(owner, meaning, meaning.results[list(owner.results).index(value)], index)
+        self.origin = saved
+        return result
+
+    def load(self, value: SSAValue, index: tuple[Expr, ...]) -> int:
+        type_ = tensor_type(value)
+        if type_.dtype == dt.F64:
+            raise NotFusible("float64 has no vector unit on this chip; it stays on the host")
+        number = self.input_numbers.setdefault(value, len(self.input_numbers))
+        if number == len(self.region.inputs):
+            self.region.inputs.append(value)
+        axes = frozenset().union(*(e.names() for e in index)) & set(self.region.axes) if index else frozenset()
+        return self.add(Node("load", type_.dtype, axes, index=index, input=number))
+
+    def stage(self, op: GraphOp, meaning: Meaning, number: int, index: tuple[Expr, ...]) -> int:
+        key = (op, number, index)
+        found = self.memo.get(key)
+        if found is not None:
+            return found
+        stage = meaning.stages[number]
+        env: dict[str, Expr] = {d.name: e for d, e in zip(stage.dims, index)}
+        over: list[str] = []
+        if stage.reduced:
+            taken = {n for e in index for n in e.names()}
+            for dim in stage.reduced:
+                if dim.extent == 1:
+                    env[dim.name] = const(0)
+                    continue
+                name = self.axis(dim.extent, taken)
+                taken.add(name)
+                over.append(name)
+                env[dim.name] = sym(name)
+        reads = [self.read(op, meaning, r, env) for r in stage.reads]
+        result = self.contraction(stage, reads, over)
+        if result is None:
+            result = self.body(stage.body, reads, env, stage.dtype)
+            if over:
+                arg = self.node(result)
+                if not arg.axes.issuperset(over):
+                    raise NotFusible(f"{op.name}: reduces an axis that its operand lacks")
+                assert stage.monoid is not None
+                result = self.add(Node("reduce", arg.dtype, arg.axes - set(over), (result,), stage.monoid, over=tuple(over)))
+        if self.strict and stage.dtype in (dt.F16, dt.BF16):
+            result = self.map("cast", [result], stage.dtype)
+        self.memo[key] = result
+        return result
+
+    def read(self, op: GraphOp, meaning: Meaning, read: Read, env: Mapping[str, Expr]) -> int:
+        index = tuple(self.resolve(op, e.substitute(env, self.region.axes)) for e in read.index)
+        if read.stage is not None:
+            return self.stage(op, meaning, read.stage, index)
+        assert read.operand is not None
+        return self.pull(op.operands[read.operand], index)
+
+    def resolve(self, op: GraphOp, e: Expr) -> Expr:
+        """Rename `read` tags from operand numbers to region inputs, pulling views of the index tensor."""
+
+        def atom(found: Func) -> Expr | None:
+            if found.name != "read" or found.tag.startswith("in"):
+                return None
+            node = self.node(self.pull(op.operands[int(found.tag)], found.args))
+            if node.kind == "number":
+                return const(int(node.value))
+            if node.kind == "load" and node.dtype in (dt.I32, dt.I64):
+                return Expr({(Func("read", node.index, f"in{node.input}"),): 1})
+            raise NotFusible(f"{op.name}: the indices are computed in the same group")
+
+        return map_atoms(e, atom)
+
+    def contraction(self, stage: Stage, reads: Sequence[int], over: Sequence[str]) -> int | None:
+        """A matmul-like stage: sum over one axis of a product whose factors each have an axis of their own."""
+        product_body = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
+        if stage.monoid != "sum" or len(over) != 1 or stage.body != product_body:
+            return None
+        a, b = (self.node(r) for r in reads)
+        if not (a.axes - b.axes and b.axes - a.axes):
+            return None
+        if a.kind != "load" or b.kind != "load":
+            raise NotFusible("a matmul operand is computed in the same group (no prologue schedule)")
+        axes = (a.axes | b.axes) - set(over)
+        return self.add(Node("contract", dt.F32, axes, tuple(reads), over=tuple(over)))
+
+    def body(self, body: scalar.Scalar, reads: Sequence[int], env: Mapping[str, Expr], dtype: dt.DType) -> int:
+        match body:
+            case scalar.Arg(i):
+                return reads[i]
+            case scalar.Const(value):
+                return self.number(value, dt.F32)
+            case scalar.Extent(value):
+                known = value.as_int()
+                return self.number(known, dt.F32) if known is not None else self.add(Node("extent", dt.F32, index=(value,)))
+            case scalar.Coord(dim):
+                index = env[dim]
+                return self.add(Node("coord", dt.I32, frozenset(index.names() & set(self.region.axes)), index=(index,)))
+            case scalar.Call(function, operands, target):
+                args = [self.body(o, reads, env, dtype) for o in operands]
+                return self.compute(function, args, target)
+        raise NotFusible(f"unknown scalar expression {body!r}")
+
+    def compute(self, function: str, args: list[int], target: dt.DType | None) -> int:
+        kinds = [self.node(a).dtype for a in args]
+        if function == "cast":
+            assert target is not None
+            if target == dt.F64 or kinds[0] == dt.F64:
+                raise NotFusible("a cast to float64 stays on the host")
+            if self.node(args[0]).kind == "number":
+                if target.is_int and kinds[0].is_float:
+                    return self.number(float(int(self.node(args[0]).value)), dt.F32)
+                return self.number(self.node(args[0]).value, dt.BOOL if target.is_bool else dt.F32)
+            if target.is_int and not (kinds[0].is_float or kinds[0].is_int or kinds[0].is_bool):
+                raise NotFusible(f"no cast from {kinds[0]} to {target}")
+            return self.map("cast", args, target)
+        wrong = [k for a, k in zip(args, kinds) if k.is_int and self.node(a).kind != "number"]
+        if wrong:
+            raise NotFusible(f"'{function}' on {wrong[0]} has no vector form yet; it stays on the host")
+        result = scalar.FUNCTIONS[function].result
+        if all(self.node(a).kind == "number" for a in args):
+            folded = scalar.FUNCTIONS[function].numpy(*(np.float64(self.node(a).value) for a in args))
+            return self.number(float(folded), dt.BOOL if result == "bool" else dt.F32)
+        if result == "bool":
+            return self.map(function, args, dt.BOOL)
+        if function == "select":
+            return self.map(function, args, dt.BOOL if kinds[1].is_bool and kinds[2].is_bool else dt.F32)
+        if any(k.is_bool for k in kinds):
+            raise NotFusible(f"'{function}' on bool operands")
+        return self.map(function, args, dt.F32)
+
+
+def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False) -> Region:
+    """Analyse a group of ops (any order) that yields `outputs`.
+
+    Raises NotFusible with the reason if the group has no joint iteration space.
+    """
+    builder = _Builder(ops, strict)
+    region = builder.region
+    root = max(outputs, key=lambda v: tensor_type(v).rank)
+    names = [builder.fresh(d) if d != 1 else None for d in tensor_type(root).shape]
+    for value in outputs:
+        type_ = tensor_type(value)
+        index = _output_index(builder, type_, names)
+        region.outputs.append(Output(builder.pull(value, index), index, type_))
+    _collapse(region)
+    return _prune(region)
+
+
+def _output_index(builder: _Builder, type_: TensorType, root: Sequence[str | None]) -> tuple[Expr, ...]:
+    """Axes for an output: those of the root output in order where extents agree, else fresh ones."""
+    axes = builder.region.axes
+    free = [n for n in root if n is not None]
+    index: list[Expr] = []
+    sizes = [d for d in type_.shape if d != 1]
+    if len(sizes) == len(free) and all(axes[n] == d for n, d in zip(free, sizes)):
+        chosen = iter(free)
+        return tuple(const(0) if d == 1 else sym(next(chosen)) for d in type_.shape)
+    for dim in type_.shape:
+        if dim == 1:
+            index.append(const(0))
+            continue
+        match = next((n for n in free if axes[n] == dim), None)
+        if match is None:
+            match = builder.fresh(dim)
+        else:
+            free = free[free.index(match) + 1 :]
+        index.append(sym(match))
+    return tuple(index)
+
+
+def _prune(region: Region) -> Region:
+    """Drop unused nodes, inputs and axes; renumber."""
+    live: set[int] = set()
+    stack = [o.node for o in region.outputs]
+    while stack:
+        n = stack.pop()
+        if n not in live:
+            live.add(n)
+            stack += region.nodes[n].args
+    used_inputs: dict[int, int] = {}
+
+    def keep_input(i: int) -> None:
+        used_inputs.setdefault(i, len(used_inputs))
+
+    for n in sorted(live):
+        node = region.nodes[n]
+        if node.kind == "load":
+            keep_input(node.input)
+            for e in node.index:
+                for r in reads_in(e):
+                    keep_input(int(r.tag[2:]))
+    numbers: dict[int, int] = {}
+    nodes: list[Node] = []
+    for n in sorted(live):
+        node = region.nodes[n]
+        index = tuple(_retag(e, used_inputs) for e in node.index)
+        numbers[n] = len(nodes)
+        nodes.append(
+            replace(node, args=tuple(numbers[a] for a in node.args), input=used_inputs.get(node.input, -1), index=index)
+        )
+    outputs = [replace(o, node=numbers[o.node]) for o in region.outputs]
+    used_axes = {a for n in nodes for a in n.axes} | {a for n in nodes for a in n.over}
+    used_axes |= {name for o in outputs for e in o.index for name in e.names()}
+    return Region(
+        {a: e for a, e in region.axes.items() if a in used_axes},
+        nodes,
+        [region.inputs[i] for i in used_inputs],
+        outputs,
+        {numbers[n]: region.origins[n] for n in live},
+    )
+
+
+def _retag(e: Expr, inputs: Mapping[int, int]) -> Expr:
+    def atom(found: Func) -> Expr | None:
+        if found.name != "read":
+            return None
+        args = tuple(_retag(a, inputs) for a in found.args)
+        return Expr({(Func("read", args, f"in{inputs[int(found.tag[2:])]}"),): 1})
+
+    return map_atoms(e, atom)
+
+
+# -- collapsing jointly contiguous axes -----------------------------------------------------------
+
+
+def _collapse(region: Region) -> None:
+    """Merge pairs of axes that are contiguous in every access: [B, S, 768] rows become one axis B*S."""
+    changed = True
+    while changed:
+        changed = False
+        names = list(region.axes)
+        for outer in names:
+            for inner in names:
+                if outer != inner and outer in region.axes and inner in region.axes and _collapsible(region, outer, inner):
+                    _merge_axes(region, outer, inner)
+                    changed = True
+
+
+def _collapsible(region: Region, outer: str, inner: str) -> bool:
+    used = False
+    for node in region.nodes:
+        if (outer in node.axes) != (inner in node.axes) or (outer in node.over) != (inner in node.over):
+            return False
+        if node.kind == "coord" and outer in node.axes:
+            return False
+        used = used or outer in node.axes or outer in node.over
+    if not used:
+        return False
+    extent = region.axes[inner]
+    for shape, index in _linear_accesses(region):
+        linear = address(shape, index, region.axes)
+        if outer not in linear.names() and inner not in linear.names():
+            continue
+        step_outer, step_inner = linear.coefficient(outer), linear.coefficient(inner)
+        if step_outer is None or step_inner is None or step_outer != step_inner * extent:
+            return False
+    return True
+
+
+def _linear_accesses(region: Region) -> list[tuple[tuple[Expr, ...], tuple[Expr, ...]]]:
+    """Accesses with gather indices split off: the table without its `read`, and the index tensor itself."""
+    types = region.input_types
+    found: list[tuple[tuple[Expr, ...], tuple[Expr, ...]]] = []
+    for type_, index in region.accesses():
+        for e in index:
+            for r in reads_in(e):
+                found.append((types[int(r.tag[2:])].shape, r.args))
+        found.append((type_.shape, tuple(const(0) if reads_in(e) else e for e in index)))
+    return found
+
+
+def _merge_axes(region: Region, outer: str, inner: str) -> None:
+    extent = region.axes[inner]
+    region.axes[outer] = region.axes[outer] * extent
+    del region.axes[inner]
+    env = {outer: sym(outer) // extent, inner: sym(outer) % extent}
+
+    def names(axes: Iterable[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(outer if a == inner else a for a in axes))
+
+    for i, node in enumerate(region.nodes):
+        index = tuple(e.substitute(env, region.axes) for e in node.index)
+        region.nodes[i] = replace(node, index=index, axes=frozenset(names(node.axes)), over=names(node.over))
+    region.outputs = [replace(o, index=tuple(e.substitute(env, region.axes) for e in o.index)) for o in region.outputs]
+
+
+def region_bytes(region: Region, env: Mapping[str, int]) -> tuple[int, int]:
+    """(bytes read, bytes written) with every operand counted once; gathered tables count the rows read."""
+    gathered: dict[int, Expr] = {}
+    for node in region.nodes:
+        if node.kind == "load" and any(reads_in(e) for e in node.index):
+            gathered[node.input] = product(region.axes[a] for a in node.axes)
+    read = 0
+    for i, type_ in enumerate(region.input_types):
+        elements = gathered.get(i, type_.num_elements())
+        read += elements.evaluate(env) * type_.dtype.bytes
+    written = sum(o.type.num_bytes().evaluate(env) for o in region.outputs)
+    return read, written

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiler passes, one a file: a module listed here holds the pass that is named like its file."""
+
+PASS_MODULES: tuple[str, ...] = (
+    "gaf.passes.graph.canonicalize",
+    "gaf.passes.graph.fold_constants",
+    "gaf.passes.graph.cse",
+    "gaf.passes.graph.dce",
+    "gaf.passes.graph.sink_views",
+    "gaf.passes.graph.fuse",
+    "gaf.passes.graph.lower_graph",
+    "gaf.passes.ascendc.insert_sync",
+    "gaf.passes.ascendc.verify_limits",
+    "gaf.passes.verify_level",
+)
+"""Every pass of gaf, in the order in which a pipeline would use it.
+
+Module `gaf.passes.graph.fold_constants` holds the pass `fold-constants`. Nothing is imported before its use.
+"""

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the pass `canonicalize`, one file a family of operations."""

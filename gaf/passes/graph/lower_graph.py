@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lower-graph`: give every `graph.fused` its tile kernels; equal regions share them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, ModuleOp, StringAttr, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from gaf.dialects.graph.contract import GraphOp, location_name
+from gaf.dialects.graph.ops.structure import FusedOp
+from gaf.errors import InternalError
+from gaf.fusion.region import NotFusible, Region, build_region
+from gaf.fusion.schedule import choose_schedules
+from gaf.passes.registry import option, register_pass
+from gaf.passes.tile.lower_region import lower_region
+
+KERNELS, ARGS = "kernels", "kernel_args"
+
+
+@register_pass
+@dataclass(frozen=True)
+class LowerGraphPass(ModulePass):
+    """Emit a tile kernel for every schedule variant of every distinct fused region."""
+
+    name = "lower-graph"
+
+    strict: bool = option(False, "round fp16 and bf16 after every op, as the unfused model does")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        lower_module(op, strict=self.strict)
+
+
+def lower_module(module: ModuleOp, *, strict: bool = False) -> dict[str, FusedOp]:
+    """Append the tile kernels of all fused ops to the module.
+
+    Each fused op gets the attributes `kernels` (variants, the first whose guard holds is launched) and
+    `kernel_args` (the operands that the kernel takes, in order). Returns kernel name -> first fused op.
+    """
+    known: dict[tuple, tuple[ArrayAttr, DenseArrayBase]] = {}
+    owners: dict[str, FusedOp] = {}
+    taken: set[str] = set()
+    for fused in [op for op in module.walk() if isinstance(op, FusedOp)]:
+        key = structural_key(fused)
+        if key not in known:
+            names, args = _lower(module, fused, _unique(fused.label.data, taken), strict)
+            owners.update({n: fused for n in names})
+            known[key] = (
+                ArrayAttr([StringAttr(n) for n in names]),
+                DenseArrayBase.from_list(i64, args),
+            )
+        fused.attributes[KERNELS], fused.attributes[ARGS] = known[key]
+    return owners
+
+
+def fused_region(fused: FusedOp, strict: bool = False) -> Region:
+    """The region of a fused op's body."""
+    return build_region(fused.members, fused.yielded, strict)
+
+
+def _lower(module: ModuleOp, fused: FusedOp, name: str, strict: bool) -> tuple[list[str], list[int]]:
+    try:
+        region = fused_region(fused, strict)
+        schedules = choose_schedules(region)
+    except NotFusible as error:
+        raise InternalError(f"graph.fused @{fused.label.data} is not one kernel: {error}") from None
+    members = [location_name(op) or op.name for op in fused.members if op.name != "graph.constant"]
+    names: list[str] = []
+    for i, schedule in enumerate(schedules):
+        variant = name if i == 0 else f"{name}_streamed"
+        module.body.block.add_op(
+            lower_region(region, schedule, variant, [r.name_hint for r in fused.results], members)
+        )
+        names.append(variant)
+    arguments = list(fused.block.args)
+    return names, [arguments.index(v) for v in region.inputs]
+
+
+def structural_key(fused: FusedOp) -> tuple:
+    """Equal for fused ops that compute the same function on the same types; names and places don't count."""
+    numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(fused.block.args)}
+    parts: list[object] = [tuple(a.type for a in fused.block.args)]
+    for op in fused.block.ops:
+        parts.append(_op_key(op, [numbers[o] for o in op.operands]))
+        for r in op.results:
+            numbers[r] = len(numbers)
+    return tuple(parts)
+
+
+def _op_key(op: Operation, operands: Sequence[int]) -> tuple:
+    properties = tuple((k, op.properties[k]) for k in sorted(op.properties)) if isinstance(op, GraphOp) else ()
+    return (op.name, properties, tuple(operands), tuple(r.type for r in op.results))
+
+
+def _unique(stem: str, taken: set[str]) -> str:
+    name, i = stem, 1
+    while name in taken:
+        i += 1
+        name = f"{stem}_{i}"
+    taken |= {name, f"{name}_streamed"}
+    return name

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Emit the tile kernel of a region under a schedule: loops, loads, maps, reductions, stores.
+
+Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes), `bm`, `bn` (matmul block), which
+`tile-plan` binds to host expressions once the memory plan is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import SSAValue
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common import monoid
+from gaf.dialects.common.index import Expr, Func, const, map_atoms, sym
+from gaf.dialects.graph.model import hint
+from gaf.dialects.tile.builder import KernelBuilder, gm
+from gaf.dialects.tile.structure import KernelOp
+from gaf.fusion.region import Node, NotFusible, Region
+from gaf.fusion.schedule import Schedule
+
+UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
+CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half of L0C (two buffers)
+
+
+def argument_names(region: Region, output_names: Sequence[str | None] = ()) -> tuple[list[str], list[str]]:
+    """C-legal, distinct names for the inputs and outputs of a kernel."""
+    taken = {"workspace", "tiling", "t", "m", "n", "k"}
+
+    def unique(stem: str | None, fallback: str) -> str:
+        base = hint(stem or "") or fallback
+        name, i = base, 1
+        while name in taken:
+            name, i = f"{base}_{i}", i + 1
+        taken.add(name)
+        return name
+
+    inputs = [unique(v.name_hint, f"x{i}") for i, v in enumerate(region.inputs)]
+    outputs = [
+        unique(output_names[i] if i < len(output_names) else None, f"y{i}") for i in range(len(region.outputs))
+    ]
+    return inputs, outputs
+
+
+def lower_region(
+    region: Region, schedule: Schedule, name: str, output_names: Sequence[str | None] = (), members: Sequence[str] = ()
+) -> KernelOp:
+    """The tile kernel `name`; arguments are the region's inputs, then its outputs.
+
+    `members` are the model nodes it computes, for reports and comments.
+    """
+    return _Emitter(region, schedule, name, output_names, members).run()
+
+
+class _Emitter:
+    def __init__(
+        self, region: Region, schedule: Schedule, name: str, output_names: Sequence[str | None], members: Sequence[str]
+    ) -> None:
+        self.region, self.schedule = region, schedule
+        inputs, outputs = argument_names(region, output_names)
+        self.inputs, self.outputs = inputs, outputs
+        self.rename = self._axis_names()
+        axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
+        if set(self._axis_order()) == {schedule.reduced}:
+            axes[UNIT] = const(1)
+        args = [(n, gm(t.shape, t.dtype)) for n, t in zip(inputs, region.input_types)]
+        args += [(n, gm(o.type.shape, o.type.dtype, "out")) for n, o in zip(outputs, region.outputs)]
+        symbols = sorted({s for _, t in args for d in t.shape for s in d.names()} | {s for e in axes.values() for s in e.names()})
+        attributes = {
+            "kind": StringAttr(schedule.kind),
+            "members": ArrayAttr([StringAttr(m) for m in members]),
+        }
+        self.kb = KernelBuilder(name, args, symbols, axes, self._params(axes), attributes=attributes)
+        # one dict a loop scope, innermost last: node -> its tile, and node -> the tile cast to f32
+        self.scopes: list[dict[int, SSAValue]] = [{}]
+        self.casts: list[dict[int, SSAValue]] = [{}]
+        self.matmul: SSAValue | None = None
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def _axis_order(self) -> list[str]:
+        s = self.schedule
+        order = [*s.grid, *([s.rows] if s.rows else []), s.lanes]
+        return order + ([s.contract] if s.contract else [])
+
+    def _grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
+        """The grid; a kernel that folds everything into one element has one step of a unit axis."""
+        return list(steps) or [(UNIT, const(1))]
+
+    def _axis_names(self) -> dict[str, str]:
+        s = self.schedule
+        names = {a: f"g{i}" for i, a in enumerate(s.grid)}
+        if s.rows:
+            names[s.rows] = "m"
+        names[s.lanes] = "n"
+        if s.contract:
+            names[s.contract] = "k"
+        return names
+
+    def _params(self, axes: Mapping[str, Expr]) -> dict[str, Expr]:
+        params: dict[str, Expr] = {}
+        if self.schedule.is_cube:
+            params["bm"] = const(CUBE_BLOCK)
+            params["bn"] = const(CUBE_BLOCK)
+        if "m" in axes:
+            params["tm"] = axes["m"]
+        if not self.schedule.is_cube or self.schedule.streamed:
+            if self.schedule.streamed or self.schedule.reduced is None or self.schedule.reduced != self.schedule.lanes:
+                params["tn"] = axes["n"]
+        return params
+
+    def index(self, index: Sequence[Expr]) -> list[Expr]:
+        """Region axes renamed; grid axes stand for their single point `g.lo`."""
+        env: dict[str, Expr] = {
+            old: sym(new + ".lo") if old in self.schedule.grid else sym(new) for old, new in self.rename.items()
+        }
+        return [self._rename_reads(e.substitute(env)) for e in index]
+
+    def _rename_reads(self, e: Expr) -> Expr:
+        def atom(found: Func) -> Expr | None:
+            if found.name != "read":
+                return None
+            args = tuple(self._rename_reads(a) for a in found.args)
+            return Expr({(Func("read", args, self.inputs[int(found.tag[2:])]),): 1})
+
+        return map_atoms(e, atom)
+
+    def tile_axes(self, node: Node) -> list[str]:
+        return [self.rename[a] for a in self.schedule.tile_axes if a in node.axes]
+
+    # -- values -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self.scopes.append({})
+        self.casts.append({})
+        yield
+        self.scopes.pop()
+        self.casts.pop()
+
+    def value(self, number: int) -> SSAValue:
+        """The tile of a node, emitted here on first use in the current loop scope."""
+        for known in reversed(self.scopes):
+            if number in known:
+                return known[number]
+        with self.kb.at(self.region.origins.get(number) or self.kb.location):
+            result = self._emit(number, self.region.nodes[number])
+        self.scopes[-1][number] = result
+        return result
+
+    def operand(self, number: int) -> SSAValue:
+        """The tile of a node in its compute dtype: floats and integers as f32, bool as i1."""
+        kind = self.region.nodes[number].dtype
+        if kind in (dt.F32, dt.BOOL):
+            return self.value(number)
+        for known in reversed(self.casts):
+            if number in known:
+                return known[number]
+        value = self.value(number)
+        with self.kb.at(self.region.origins.get(number) or self.kb.location):
+            result = self.casts[-1][number] = self.kb.cast(value, dt.F32)
+        return result
+
+    def _emit(self, number: int, node: Node) -> SSAValue:
+        kb = self.kb
+        match node.kind:
+            case "load":
+                return kb.load(self.inputs[node.input], self.index(node.index), self.tile_axes(node))
+            case "number":
+                return kb.fill(bool(node.value) if node.dtype.is_bool else node.value, node.dtype)
+            case "extent":
+                return kb.cast(kb.index(node.index[0], ()), dt.F32)
+            case "coord":
+                return kb.index(self.index(node.index)[0], self.tile_axes(node))
+            case "reduce":
+                return kb.reduce(node.function, self.operand(node.args[0]), [self.rename[a] for a in node.over])
+            case "contract":
+                assert self.matmul is not None
+                return kb.move(self.matmul, slots=2)
+            case "map" if node.function == "cast":
+                return self._cast(node)
+            case "map":
+                operands = [self.operand(a) for a in node.args]
+                return kb.map(node.function, *operands, axes=self.tile_axes(node), dtype=node.dtype)
+        raise NotFusible(f"no tile form for a {node.kind} node")
+
+    def _cast(self, node: Node) -> SSAValue:
+        kb, source = self.kb, self.region.nodes[node.args[0]]
+        value = self.value(node.args[0])
+        if node.dtype.is_bool:
+            return kb.map("ne", self.operand(node.args[0]), kb.fill(0.0, dt.F32))
+        if node.dtype == dt.F32 or (node.dtype.is_int and source.dtype in (dt.F16, dt.BF16)):
+            value = self.operand(node.args[0])
+        return kb.cast(value, node.dtype)
+
+    # -- loops ------------------------------------------------------------------------------------
+
+    def run(self) -> KernelOp:
+        if self.schedule.is_cube:
+            self._cube()
+        else:
+            self._vector()
+        return self.kb.finish()
+
+    def _vector(self) -> None:
+        s = self.schedule
+        steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
+        if s.rows and s.rows != s.reduced:
+            steps.append(("m", sym("tm")))
+        if s.lanes != s.reduced:
+            steps.append(("n", sym("tn")))
+        steps = self._grid(steps)
+        with self.kb.grid(steps), self.scope():
+            self._finish([a for a, _ in steps])
+
+    def _cube(self) -> None:
+        s, kb = self.schedule, self.kb
+        steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
+        steps.append(("m", sym("bm")))
+        row_complete = s.reduced is not None
+        if not row_complete:
+            steps.append(("n", sym("bn")))
+        number = self.region.contracts()[0]
+        node = self.region.nodes[number]
+        with kb.grid(steps, sub="m"), self.scope():
+            with kb.at(self.region.origins.get(number) or kb.location):
+                if row_complete:
+                    left = self._cube_load(node.args[0], ("m", "k"))
+                    with kb.for_("n", sym("bn")) as loop:
+                        loop.yield_(collect=[kb.contract(left, self._cube_load(node.args[1], ("k", "n")))])
+                    self.matmul = loop.results[0]
+                else:
+                    left = self._cube_load(node.args[0], ("m", "k"))
+                    self.matmul = kb.contract(left, self._cube_load(node.args[1], ("k", "n")))
+            if self._direct_store(number):
+                return
+            self._hoist(without="m")
+            with kb.for_("m", sym("tm")) as loop, self.scope():
+                self._finish([a for a, _ in steps])
+                loop.yield_()
+
+    def _cube_load(self, number: int, axes: tuple[str, str]) -> SSAValue:
+        node = self.region.nodes[number]
+        role = {self.schedule.contract: "k", self.schedule.rows: "m", self.schedule.lanes: "n"}
+        if {role[a] for a in node.axes if a in role} != set(axes):
+            raise NotFusible("a matmul operand lacks one of its axes")
+        return self.kb.load(self.inputs[node.input], self.index(node.index), axes, space="l1")
+
+    def _direct_store(self, number: int) -> bool:
+        """A bare matmul: the cube unit writes the result itself (Fixpipe)."""
+        out = self.region.outputs[0]
+        if len(self.region.outputs) > 1 or out.node != number:
+            return False
+        last = self.region.axes[self.schedule.lanes].as_int()
+        if last is None or last % 16:  # Fixpipe writes multiples of 16 columns
+            return False
+        assert self.matmul is not None
+        self.kb.store(self.matmul, self.outputs[0], self.index(out.index))
+        return True
+
+    def _hoist(self, without: str) -> None:
+        """Emit nodes that don't vary along the axis `without` before its loop opens (bias rows)."""
+        axis = next(a for a, n in self.rename.items() if n == without)
+        inside = {self.schedule.reduced} if self.schedule.streamed else set()
+        for i, node in enumerate(self.region.nodes):
+            hoistable = axis not in node.axes and axis not in node.over and not (node.axes & inside)
+            if hoistable and self._ready(node) and self._is_vector(i):
+                if node.kind != "number":
+                    self.operand(i)
+
+    def _is_vector(self, number: int) -> bool:
+        contracts = self.region.contracts()
+        return not any(number in self.region.nodes[c].args for c in contracts)
+
+    def _ready(self, node: Node) -> bool:
+        return all(
+            self.region.nodes[a].kind == "number" or any(a in known for known in self.scopes) for a in node.args
+        )
+
+    def _finish(self, grid_axes: Sequence[str]) -> None:
+        """Compute and store all outputs inside the open loops."""
+        if self.schedule.streamed:
+            self._streamed(grid_axes)
+            return
+        for i in range(len(self.outputs)):
+            self._store(i, grid_axes)
+
+    def _store(self, number: int, grid_axes: Sequence[str]) -> None:
+        out = self.region.outputs[number]
+        index = self.index(out.index)
+        node = self.region.nodes[out.node]
+        value = self.value(out.node) if node.dtype == out.type.dtype else self.kb.cast(self.operand(out.node), out.type.dtype)
+        names = {n.removesuffix(".lo") for e in index for n in e.names()}
+        where = [(sym(f"{a}.lo"), 0, 1) for a in grid_axes if a not in names]
+        with self.kb.at(self.region.origins.get(out.node) or self.kb.location):
+            self.kb.store(value, self.outputs[number], index, where=where)
+
+    def _streamed(self, grid_axes: Sequence[str]) -> None:
+        """Walk the reduced axis once per level of dependent reductions, then once more for the outputs."""
+        axis = self.schedule.reduced
+        assert axis is not None
+        name = self.rename[axis]
+        step = sym("tm" if name == "m" else "tn")
+        levels = self._levels()
+        reductions = self.region.reductions()
+        for level in sorted({levels[r] for r in reductions}):
+            current = [r for r in reductions if levels[r] == level]
+            self._outside(axis)
+            initial = [self._identity(r) for r in current]
+            with self.kb.for_(name, step, carried=initial) as loop, self.scope():
+                states = []
+                for r, carried in zip(current, loop.carried):
+                    node = self.region.nodes[r]
+                    with self.kb.at(self.region.origins.get(r) or self.kb.location):
+                        part = self.kb.reduce(node.function, self.operand(node.args[0]), [name])
+                        states.append(self.kb.merge(node.function, carried, part))
+                loop.yield_(carried=states)
+            for r, result in zip(current, loop.results):
+                self.scopes[-1][r] = result
+        self._outside(axis)
+        along = [i for i, o in enumerate(self.region.outputs) if axis in self._names(o.index)]
+        if along:
+            with self.kb.for_(name, step) as loop, self.scope():
+                for i in along:
+                    self._store(i, grid_axes)
+                loop.yield_()
+        for i in range(len(self.outputs)):
+            if i not in along:
+                self._store(i, grid_axes)
+
+    def _names(self, index: Sequence[Expr]) -> set[str]:
+        return {n for e in index for n in e.names()}
+
+    def _identity(self, number: int) -> SSAValue:
+        node = self.region.nodes[number]
+        return self.kb.fill(monoid.by_name(node.function).identity, dt.F32, self.tile_axes(node))
+
+    def _levels(self) -> dict[int, int]:
+        """reduce node -> number of reductions below it on the longest path."""
+        depth: list[int] = []
+        for node in self.region.nodes:
+            below = max((depth[a] for a in node.args), default=0)
+            depth.append(below + (node.kind == "reduce"))
+        return {r: depth[r] for r in self.region.reductions()}
+
+    def _outside(self, axis: str) -> None:
+        """Emit what is known by now and doesn't vary along `axis`, outside its loop."""
+        for i, node in enumerate(self.region.nodes):
+            if axis in node.axes or axis in node.over or node.kind in ("number", "contract"):
+                continue
+            if self._ready(node) and self._is_vector(i):
+                self.operand(i)

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a fused model: every `graph.fused` on an engine, the few other ops through their references.
+
+Engines: "host" builds the printed C++ with the system compiler and runs it on the host twin in fast mode;
+"check" does so in check mode and collects violations; "interpreter" runs the ascendc level in Python;
+"tile" and "graph" run the levels above (for bisecting).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import SSAValue
+
+from gaf.dialects.graph.contract import location_name, tensor_type
+from gaf.dialects.graph.interpreter import check_inputs, run_block, run_op
+from gaf.dialects.graph.model import Model, bind_symbols
+from gaf.dialects.graph.ops.structure import FusedOp
+from gaf.errors import InternalError, InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from gaf.runtime.kernel import Kernel
+
+ENGINES = ("auto", "host", "check", "interpreter", "tile", "graph")
+Observer = Callable[["Launch"], None]
+
+
+@dataclass
+class Launch:
+    """One executed kernel: its inputs and outputs as arrays, and what check mode found."""
+
+    fused: FusedOp
+    kernel: Kernel
+    inputs: list[np.ndarray]
+    outputs: list[np.ndarray]
+    symbols: Mapping[str, int]
+    violations: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Executor:
+    """Executes a fused `Model` whose kernels are `kernels` (name -> Kernel)."""
+
+    def __init__(self, model: Model, kernels: Mapping[str, Kernel], engine: str) -> None:
+        if engine not in ENGINES[1:]:
+            raise InvalidInputError(f"unknown engine '{engine}'", expected=", ".join(ENGINES))
+        self.model, self.kernels, self.engine = model, kernels, engine
+        self.built: Mapping[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def build(self, on_progress: Callable[[str, int, int], None] | None = None) -> None:
+        """Compile all kernels for the engine (cached on disk); nothing to do for the Python engines."""
+        if self.engine not in ("host", "check"):
+            return
+        from gaf.runtime.compiler import build_kernels
+
+        with self._lock:
+            if not self.built:
+                mode = "fast" if self.engine == "host" else "check"
+                sources = [(k.name, k.source) for k in self.kernels.values()]
+                self.built = build_kernels(sources, mode=mode, on_progress=on_progress)
+
+    def run(self, inputs: Mapping[str, np.ndarray], observe: Observer | None = None) -> dict[str, np.ndarray]:
+        """The model's outputs; `observe` sees every kernel launch."""
+        self.build()
+        model = self.model
+        arrays = check_inputs(model, inputs)
+        env = bind_symbols(model.input_names, model.input_types, arrays, model.source)
+        values: dict[SSAValue, np.ndarray] = dict(zip(model.block.args, arrays))
+        for op in model.block.ops:
+            operands = [values[o] for o in op.operands]
+            if isinstance(op, ReturnOp):
+                return dict(zip(model.output_names, (np.ascontiguousarray(o) for o in operands)))
+            if isinstance(op, FusedOp):
+                results = self.launch(op, operands, env, observe)
+            else:
+                results = run_op(op, operands, model.weights, env)
+            values.update(zip(op.results, results))
+        raise InternalError("the model returns nothing")
+
+    def launch(
+        self, fused: FusedOp, operands: Sequence[np.ndarray], env: Mapping[str, int], observe: Observer | None
+    ) -> list[np.ndarray]:
+        """Run one fused op on the engine."""
+        if self.engine == "graph":
+            return run_block(fused.block, operands, self.model.weights, env)
+        env = _local_symbols(fused, operands, env)
+        outputs = [np.empty(tensor_type(r).concrete(dict(env)), tensor_type(r).dtype.numpy) for r in fused.results]
+        if all(o.size == 0 for o in outputs):
+            return outputs
+        if any(a.size == 0 for a in operands):  # a reduction over nothing: no kernel iterates zero times
+            return run_block(fused.block, operands, self.model.weights, env)
+        kernel = self.select(fused, env)
+        inputs = [np.ascontiguousarray(operands[i]) for i in kernel_args(fused)]
+        violations = self._run_kernel(kernel, inputs, outputs, env)
+        if observe is not None:
+            observe(Launch(fused, kernel, inputs, outputs, env, violations))
+        return outputs
+
+    def select(self, fused: FusedOp, env: Mapping[str, int]) -> Kernel:
+        """The first variant whose guards hold for these sizes. Raises UnsupportedError if none does."""
+        reasons: list[str] = []
+        for name in kernel_names(fused):
+            kernel = self.kernels.get(name)
+            if kernel is None:
+                continue
+            failed = kernel.host.failed_guard(env)
+            if failed is None:
+                return kernel
+            reasons.append(f"{name}: {failed}")
+        sizes = ", ".join(f"{k} = {v}" for k, v in sorted(env.items()))
+        raise UnsupportedError(
+            f"no kernel variant of '{fused.label.data}' fits these sizes ({sizes})",
+            where=location_name(fused.members[0]),
+            got="; ".join(reasons) or "no kernel",
+            hint="smaller sizes, or fix the dims with --input-shape so that another schedule is chosen",
+        )
+
+    def _run_kernel(
+        self, kernel: Kernel, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int]
+    ) -> list[dict[str, Any]]:
+        if self.engine in ("interpreter", "tile"):
+            arrays = dict(zip(kernel.arg_names, [*inputs, *outputs]))
+            results = kernel.interpret(arrays, env, level="tile" if self.engine == "tile" else "ascendc")
+            for name, out in zip(kernel.arg_names[len(inputs):], outputs):
+                out[...] = results[name]
+            return []
+        launch = kernel.host.evaluate(env)
+        result = self.built[kernel.name].launch(
+            [*inputs, *outputs], launch.workspace, launch.packed, launch.blocks, outputs=len(outputs)
+        )
+        if result.deadlock:
+            raise InternalError(
+                f"kernel '{kernel.name}' deadlocks on the host twin", where=", ".join(kernel.members), got=result.message
+            )
+        return result.violations
+
+
+def kernel_names(fused: FusedOp) -> list[str]:
+    """The kernel variants of a fused op, best first."""
+    attribute = fused.attributes.get("kernels")
+    return [a.data for a in attribute.data] if attribute is not None else []  # type: ignore[attr-defined]
+
+
+def kernel_args(fused: FusedOp) -> list[int]:
+    """The operand numbers that the kernels of a fused op take, in order."""
+    attribute = fused.attributes.get("kernel_args")
+    return list(attribute.get_values()) if attribute is not None else list(range(len(fused.operands)))  # type: ignore[attr-defined]
+
+
+def _local_symbols(fused: FusedOp, operands: Sequence[np.ndarray], env: Mapping[str, int]) -> Mapping[str, int]:
+    """Model symbols plus those that only appear here (data-dependent sizes), read off actual shapes."""
+    types = [tensor_type(a) for a in fused.block.args]
+    if all(s in env for t in types for s in t.symbols()):
+        return env
+    names = [f"operand {i}" for i in range(len(types))]
+    return {**env, **bind_symbols(names, types, list(operands), fused.label.data)}

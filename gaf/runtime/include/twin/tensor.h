@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// LocalTensor and GlobalTensor: typed views of a core's memory and of global memory.
+#ifndef GAF_TWIN_TENSOR_H
+#define GAF_TWIN_TENSOR_H
+
+#include "twin/core.h"
+
+namespace AscendC {
+
+struct TBuffAddr {
+    uint32_t dataLen = 0;
+    uint32_t bufferAddr = 0;
+    gaf_twin::Buffer* bufferHandle = nullptr;
+    uint8_t logicPos = 0;
+    uint8_t* absAddr = nullptr;
+};
+using TBufHandle = gaf_twin::Buffer*;
+
+template <class T>
+class LocalTensor {
+public:
+    using PrimType = T;
+    LocalTensor() {}
+    LocalTensor(T* p, uint32_t count, TPosition position, gaf_twin::Buffer* buffer)
+        : ptr_(p), size_(count), position_(position), buffer_(buffer) {}
+
+    T* GetPhyAddr() const { return ptr_; }
+    T* GetPhyAddr(uint32_t offset) const { return ptr_ + offset; }
+    uint32_t GetSize() const { return size_; }
+    uint32_t GetLength() const { return size_ * sizeof(T); }
+    void SetSize(uint32_t count) { size_ = count; }
+    void SetBufferLen(uint32_t count) { size_ = count; }
+    int32_t GetPosition() const { return static_cast<int32_t>(position_); }
+    gaf_twin::Buffer* GetBufferHandle() const { return buffer_; }
+    void SetUserTag(TTagType tag)
+    {
+        if (buffer_ != nullptr) {
+            buffer_->userTag = tag;
+        }
+    }
+    TTagType GetUserTag() const { return buffer_ != nullptr ? buffer_->userTag : -1; }
+
+    // What an access check needs to know about the tensor that an operand belongs to.
+    gaf_twin::check::View View() const { return {ptr_, uint64_t(size_) * sizeof(T)}; }
+
+    LocalTensor operator[](uint32_t offset) const
+    {
+        if (!gaf_twin::check::rule(offset <= size_, "tensor-offset", "LocalTensor::operator[]",
+                                   "offset %u is beyond the %u elements of the tensor", offset, size_)) {
+            return LocalTensor(ptr_ + size_, 0, position_, buffer_);
+        }
+        return LocalTensor(ptr_ + offset, size_ - offset, position_, buffer_);
+    }
+    template <class U>
+    LocalTensor<U> ReinterpretCast() const
+    {
+        return LocalTensor<U>(reinterpret_cast<U*>(ptr_), static_cast<uint32_t>(uint64_t(size_) * sizeof(T) / sizeof(U)),
+                              position_, buffer_);
+    }
+    T GetValue(uint32_t i) const
+    {
+        return Scalar("GetValue", "src", false, i) ? ptr_[i] : T(0);
+    }
+    template <class U>
+    void SetValue(uint32_t i, U value) const
+    {
+        if (Scalar("SetValue", "dst", true, i)) {
+            ptr_[i] = static_cast<T>(value);
+        }
+    }
+    T& operator()(uint32_t i) const
+    {
+        static thread_local T nowhere;
+        return Scalar("operator()", "tensor", true, i) ? ptr_[i] : nowhere;
+    }
+    template <class U>
+    void SetAddrWithOffset(LocalTensor<U>& src, uint32_t offset)
+    {
+        ptr_ = reinterpret_cast<T*>(src.GetPhyAddr()) + offset;
+        position_ = static_cast<TPosition>(src.GetPosition());
+        buffer_ = src.GetBufferHandle();
+        size_ = static_cast<uint32_t>(src.GetSize() * sizeof(U) / sizeof(T)) - offset;
+    }
+
+private:
+    bool Scalar(const char* api, const char* operand, bool write, uint32_t i) const
+    {
+        gaf_twin::check::op(gaf_twin::Pipe::S, api);
+        return gaf_twin::Touch(gaf_twin::Pipe::S, api, operand, write, ptr_ + i, sizeof(T), 1, 0, sizeof(T), View());
+    }
+
+    T* ptr_ = nullptr;
+    uint32_t size_ = 0;
+    TPosition position_ = TPosition::MAX;
+    gaf_twin::Buffer* buffer_ = nullptr;
+};
+
+template <class T>
+class GlobalTensor {
+public:
+    using PrimType = T;
+    GlobalTensor() {}
+    void SetGlobalBuffer(T* p, uint64_t count)
+    {
+        ptr_ = base_ = p;
+        size_ = declared_ = count;
+        gaf_twin::check::gmView(p, count * sizeof(T));
+    }
+    void SetGlobalBuffer(T* p)
+    {
+        ptr_ = base_ = p;
+        size_ = declared_ = 0;
+        gaf_twin::check::gmView(p, 0);
+    }
+    T* GetPhyAddr() const { return ptr_; }
+    T* GetPhyAddr(uint64_t offset) const { return ptr_ + offset; }
+    uint64_t GetSize() const { return size_; }
+    GlobalTensor operator[](uint64_t offset) const
+    {
+        GlobalTensor r = *this;
+        r.ptr_ = ptr_ + offset;
+        r.size_ = size_ > offset ? size_ - offset : 0;
+        return r;
+    }
+    gaf_twin::check::View View() const { return {base_, declared_ * sizeof(T)}; }
+    T GetValue(uint64_t i) const { return Scalar("GlobalTensor::GetValue", "src", false, i) ? ptr_[i] : T(0); }
+    void SetValue(uint64_t i, T value) const
+    {
+        if (Scalar("GlobalTensor::SetValue", "dst", true, i)) {
+            ptr_[i] = value;
+        }
+    }
+    T& operator()(uint64_t i) const
+    {
+        static thread_local T nowhere;
+        return Scalar("GlobalTensor::operator()", "tensor", true, i) ? ptr_[i] : nowhere;
+    }
+    template <CacheRwMode MODE = CacheRwMode::RW>
+    void SetL2CacheHint(CacheMode)
+    {
+    }
+
+private:
+    bool Scalar(const char* api, const char* operand, bool write, uint64_t i) const
+    {
+        gaf_twin::check::op(gaf_twin::Pipe::S, api);
+        return gaf_twin::Touch(gaf_twin::Pipe::S, api, operand, write, ptr_ + i, sizeof(T), 1, 0, sizeof(T), View());
+    }
+
+    T* ptr_ = nullptr;
+    T* base_ = nullptr;
+    uint64_t size_ = 0, declared_ = 0;
+};
+
+}  // namespace AscendC
+
+#endif  // GAF_TWIN_TENSOR_H

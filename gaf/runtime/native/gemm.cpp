@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products: a packed, blocked product for BlockMmad (fast mode) and Mmad on fractal layouts (check mode).
+//
+// One micro kernel in the compiler's vector extensions: MR rows of A by NR columns of B, all sums in registers. Built
+// with -ffp-contract=fast, so that multiply and add fuse where the processor can; sums over k run in order within a
+// block of KC and blocks are added in order, so that results do not depend on the number of threads.
+#include "twin/rt.h"
+
+#include <stdlib.h>
+
+#include "halfs.h"
+
+namespace gaf_twin {
+namespace rt {
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr uint32_t VL = 16, MR = 8, NV = 3;
+#elif defined(__AVX__)
+constexpr uint32_t VL = 8, MR = 6, NV = 2;
+#elif defined(__aarch64__)
+constexpr uint32_t VL = 4, MR = 8, NV = 3;
+#else
+constexpr uint32_t VL = 4, MR = 4, NV = 2;
+#endif
+constexpr uint32_t NR = VL * NV, KC = 256;
+
+typedef float Vec __attribute__((vector_size(VL * sizeof(float))));
+typedef float VecAny __attribute__((vector_size(VL * sizeof(float)), aligned(4), may_alias));
+
+// Scratch of one thread, grown as needed and kept.
+class Scratch {
+public:
+    float* Get(size_t floats)
+    {
+        if (floats > size_) {
+            free(p_);
+            size_ = floats;
+            p_ = static_cast<float*>(aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64));
+        }
+        return p_;
+    }
+    ~Scratch() { free(p_); }
+
+private:
+    float* p_ = nullptr;
+    size_t size_ = 0;
+};
+thread_local Scratch packedA, packedB, sums;
+
+// A row of `n` elements as floats.
+inline void ToFloats(float* d, const void* base, Num t, uint64_t offset, uint32_t n)
+{
+    if (t == Num::F32) {
+        memcpy(d, static_cast<const float*>(base) + offset, n * sizeof(float));
+    } else if (t == Num::F16) {
+        HalfToFloats(d, static_cast<const half*>(base) + offset, n);
+    } else {
+        Bf16ToFloats(d, static_cast<const bfloat16_t*>(base) + offset, n);
+    }
+}
+
+// Packs the [rows, k] operand (rows = m or n) as panels of R rows, each panel [k][R], missing rows zero.
+// contiguous along k (byRow): element (r, p) at r * ld + p; else at p * ld + r.
+template <uint32_t R>
+void Pack(float* out, const void* base, Num t, uint64_t origin, bool byRow, uint64_t ld, uint32_t rows, uint32_t k)
+{
+    for (uint32_t r0 = 0; r0 < rows; r0 += R) {
+        const uint32_t n = rows - r0 < R ? rows - r0 : R;
+        if (byRow) {
+            constexpr uint32_t STEP = 64;
+            float line[R][STEP];
+            for (uint32_t p0 = 0; p0 < k; p0 += STEP) {
+                const uint32_t kn = k - p0 < STEP ? k - p0 : STEP;
+                for (uint32_t r = 0; r < R; ++r) {
+                    if (r < n) {
+                        ToFloats(line[r], base, t, origin + (r0 + r) * ld + p0, kn);
+                    } else {
+                        memset(line[r], 0, sizeof(line[r]));
+                    }
+                }
+                for (uint32_t p = 0; p < kn; ++p) {
+                    for (uint32_t r = 0; r < R; ++r) {
+                        out[(p0 + p) * R + r] = line[r][p];
+                    }
+                }
+            }
+        } else {
+            for (uint32_t p = 0; p < k; ++p) {
+                float* o = out + p * R;
+                ToFloats(o, base, t, origin + p * ld + r0, n);
+                for (uint32_t r = n; r < R; ++r) {
+                    o[r] = 0.0f;
+                }
+            }
+        }
+        out += static_cast<size_t>(R) * k;
+    }
+}
+
+// c[MR][NR] (+)= a panel * b panel.
+__attribute__((noinline)) void Kernel(float* c, uint64_t ldc, const float* a, const float* b, uint32_t k, bool add)
+{
+    Vec acc[MR][NV];
+    for (uint32_t i = 0; i < MR; ++i) {
+        for (uint32_t j = 0; j < NV; ++j) {
+            acc[i][j] = Vec{};
+        }
+    }
+    for (uint32_t p = 0; p < k; ++p, a += MR, b += NR) {
+        Vec bv[NV];
+        for (uint32_t j = 0; j < NV; ++j) {
+            bv[j] = *reinterpret_cast<const Vec*>(b + j * VL);
+        }
+        for (uint32_t i = 0; i < MR; ++i) {
+            const Vec av = Vec{} + a[i];
+            for (uint32_t j = 0; j < NV; ++j) {
+                acc[i][j] += av * bv[j];
+            }
+        }
+    }
+    for (uint32_t i = 0; i < MR; ++i) {
+        for (uint32_t j = 0; j < NV; ++j) {
+            VecAny* to = reinterpret_cast<VecAny*>(c + i * ldc + j * VL);
+            *to = add ? *to + acc[i][j] : acc[i][j];
+        }
+    }
+}
+
+}  // namespace
+
+void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
+          uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
+{
+    const uint32_t mPad = (m + MR - 1) / MR * MR, nPad = (n + NR - 1) / NR * NR, kc = k < KC ? k : KC;
+    float* pa = packedA.Get(static_cast<size_t>(mPad) * kc);
+    float* pb = packedB.Get(static_cast<size_t>(nPad) * kc);
+    float* s = sums.Get(static_cast<size_t>(mPad) * nPad);
+    for (uint32_t p0 = 0; p0 < k; p0 += KC) {
+        const uint32_t kn = k - p0 < KC ? k - p0 : KC;
+        Pack<NR>(pb, b, ab, tb ? p0 : p0 * ldb, tb, ldb, n, kn);
+        Pack<MR>(pa, a, ab, ta ? p0 * lda : p0, !ta, lda, m, kn);
+        for (uint32_t j = 0; j < nPad; j += NR) {
+            for (uint32_t i = 0; i < mPad; i += MR) {
+                Kernel(s + static_cast<size_t>(i) * nPad + j, nPad, pa + static_cast<size_t>(i) * kn,
+                       pb + static_cast<size_t>(j) * kn, kn, p0 != 0);
+            }
+        }
+    }
+    const uint32_t n16 = (n + 15) / 16 * 16;  // Fixpipe writes whole fractals: zeros beyond n
+    for (uint32_t i = 0; i < m; ++i) {
+        const float* row = s + static_cast<size_t>(i) * nPad;
+        if (ct == Num::F32) {
+            float* d = static_cast<float*>(c) + i * ldc;
+            memcpy(d, row, n * sizeof(float));
+            memset(d + n, 0, (n16 - n) * sizeof(float));
+        } else {
+            uint16_t* d = static_cast<uint16_t*>(c) + i * ldc;
+            if (ct == Num::F16) {
+                FloatsToHalf(reinterpret_cast<half*>(d), row, n);
+            } else {
+                FloatsToBf16(reinterpret_cast<bfloat16_t*>(d), row, n);
+            }
+            memset(d + n, 0, (n16 - n) * sizeof(uint16_t));
+        }
+    }
+}
+
+void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k, uint32_t aFrac,
+               const float* bias, bool init)
+{
+    typedef float V16 __attribute__((vector_size(64), aligned(4), may_alias));
+    const uint32_t c0 = ab == Num::F32 ? 8 : 16, nBlocks = (n + 15) / 16, mPad = (m + 15) / 16 * 16;
+    // A as [m][k] and B as [n block][k][16], in float.
+    float* fa = packedA.Get(static_cast<size_t>(m) * k);
+    float* fb = packedB.Get(static_cast<size_t>(nBlocks) * k * 16);
+    for (uint32_t i = 0; i < m; ++i) {
+        for (uint32_t p = 0; p < k; p += c0) {
+            const uint64_t at = ((static_cast<uint64_t>(i / 16) * aFrac + p / c0) * 16 + i % 16) * c0;
+            ToFloats(fa + static_cast<size_t>(i) * k + p, a, ab, at, k - p < c0 ? k - p : c0);
+        }
+    }
+    for (uint32_t j = 0; j < nBlocks; ++j) {
+        const uint32_t cols = n - j * 16 < 16 ? n - j * 16 : 16;
+        for (uint32_t p = 0; p < k; p += c0) {
+            const uint32_t kn = k - p < c0 ? k - p : c0;
+            for (uint32_t q = 0; q < 16; ++q) {
+                float line[16];
+                if (q < cols) {
+                    ToFloats(line, b, ab, ((static_cast<uint64_t>(p / c0) * nBlocks + j) * 16 + q) * c0, kn);
+                }
+                for (uint32_t e = 0; e < kn; ++e) {
+                    fb[(static_cast<size_t>(j) * k + p + e) * 16 + q] = q < cols ? line[e] : 0.0f;
+                }
+            }
+        }
+    }
+    for (uint32_t j = 0; j < nBlocks; ++j) {
+        const uint32_t cols = n - j * 16 < 16 ? n - j * 16 : 16;
+        const float* bp = fb + static_cast<size_t>(j) * k * 16;
+        for (uint32_t i0 = 0; i0 < m; i0 += 4) {
+            const uint32_t rows = m - i0 < 4 ? m - i0 : 4;
+            V16 acc[4];
+            for (uint32_t i = 0; i < rows; ++i) {
+                float line[16] = {};
+                if (bias != nullptr) {
+                    memcpy(line, bias + j * 16, cols * sizeof(float));
+                } else if (!init) {
+                    memcpy(line, l0c + (static_cast<size_t>(j) * mPad + i0 + i) * 16, cols * sizeof(float));
+                }
+                memcpy(&acc[i], line, sizeof(line));
+            }
+            for (uint32_t p = 0; p < k; ++p) {
+                const V16 bv = *reinterpret_cast<const V16*>(bp + static_cast<size_t>(p) * 16);
+                for (uint32_t i = 0; i < rows; ++i) {
+                    acc[i] += (V16{} + fa[static_cast<size_t>(i0 + i) * k + p]) * bv;
+                }
+            }
+            for (uint32_t i = 0; i < rows; ++i) {
+                memcpy(l0c + (static_cast<size_t>(j) * mPad + i0 + i) * 16, &acc[i], cols * sizeof(float));
+            }
+        }
+    }
+}
+
+void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32_t n, uint32_t k, const int32_t* bias,
+              bool init)
+{
+    const uint32_t c0 = 32, kFrac = (k + 31) / 32, nBlocks = (n + 15) / 16, mPad = (m + 15) / 16 * 16;
+    for (uint32_t i = 0; i < m; ++i) {
+        for (uint32_t j = 0; j < n; ++j) {
+            int32_t& c = l0c[(static_cast<size_t>(j / 16) * mPad + i) * 16 + j % 16];
+            uint32_t sum = static_cast<uint32_t>(bias != nullptr ? bias[j] : init ? 0 : c);
+            for (uint32_t p = 0; p < k; ++p) {
+                const int32_t x = a[((static_cast<size_t>(i / 16) * kFrac + p / c0) * 16 + i % 16) * c0 + p % c0];
+                const int32_t y = b[((static_cast<size_t>(p / c0) * nBlocks + j / 16) * 16 + j % 16) * c0 + p % c0];
+                sum += static_cast<uint32_t>(x * y);
+            }
+            c = static_cast<int32_t>(sum);
+        }
+    }
+}
+
+}  // namespace rt
+}  // namespace gaf_twin

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels with one seeded mistake each: check mode must name it, and must be silent on the correct kernel."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gaf.runtime.compiler import find_compiler
+from gaf.runtime.twin import LaunchResult, TwinKernel, build_kernels
+
+KERNELS = Path(__file__).parent / "check_kernels"
+pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+
+# Rule of the first violation that each fault must give.
+VECTOR_FAULTS = {
+    "MISSING_BARRIER": "missing-barrier",
+    "MISSING_MTE2_V": "missing-sync",
+    "MISSING_V_MTE3": "missing-sync",
+    "MISSING_V_MTE2": "missing-sync",
+    "MISSING_MTE3_MTE2": "missing-sync",
+    "GET_VALUE_TOO_EARLY": "missing-sync",
+    "SET_VALUE_THEN_VECTOR": "missing-sync",
+    "FLAG_NEVER_WAITED": "flag-left-set",
+    "FLAG_NEVER_SET": "wait-without-set",
+    "FLAG_SET_TWICE": "flag-set-twice",
+    "EVENT_ID_7": "event-id",
+    "STORE_PAST_END": "out-of-bounds",
+    "LOAD_PAST_END": "out-of-bounds",
+    "UNALIGNED_OPERAND": "unaligned",
+    "COUNT_TOO_LARGE": "tensor-bounds",
+    "UNINITIALISED_TAIL": "uninitialised-read",
+    "UNINITIALISED_TBUF": "uninitialised-read",
+    "WORKSPACE_NOT_WRITTEN": "uninitialised-read",
+    "OUTPUT_ROW_NOT_WRITTEN": "output-not-written",
+    "OUTPUT_WRITTEN_TWICE": "missing-barrier",
+    "WRITE_TO_INPUT": "write-to-input",
+    "GM_VIEW_TOO_SMALL": "tensor-bounds",
+    "DOUBLE_FREE": "double-free",
+    "USE_AFTER_FREE": "use-after-free",
+    "USE_BEFORE_DEQUE": "not-dequeued",
+    "ENQUE_FORGOTTEN": "queue-deque",
+    "FREE_FORGOTTEN": "queue-leak",
+    "ALLOC_WITHOUT_FREE": "queue-alloc",
+    "FOREIGN_TENSOR": "queue-owner",
+    "UB_OVERFLOW": "memory-overflow",
+    "TOO_MANY_BUFFERS": "too-many-buffers",
+    "TOO_MANY_TENSORS": "event-ids",
+    "COMPARE_TAIL": "compare-count",
+    "REPEAT_256": "narrowing",
+    "REPEAT_STRIDE_256": "narrowing",
+    "MASK_TOO_WIDE": "mask",
+    "SECOND_MASK_WORD": "mask",
+    "OPERANDS_OVERLAP": "operand-overlap",
+    "TANH_IN_PLACE": "operand-overlap",
+    "SELECT_NEEDS_RESERVED_UB": "reserved-ub",
+    "COPY_COUNT": "copy-count",
+    "PADDING_TOO_LONG": "copy-padding",
+    "CAST_MODE": "cast-mode",
+    "ATOMIC_LEFT_ON": "atomic-left-on",
+    "CROSS_FLAG_IN_VECTOR_KERNEL": "cross-flag-kernel-type",
+    "GATHER_OFFSET": "gather-offset",
+    "MASK_MODE_LEFT": "counter-mode-left-on",
+}
+
+MIX_FAULTS = {
+    "FULL_FORGOTTEN": "race-between-cores",
+    "FREE_FORGOTTEN": "race-between-cores",
+    "FULL_FROM_PIPE_M": "race-between-cores",
+    "FULL_FROM_TWO_PIPES": "cross-flag-two-pipes",
+    "FULL_ID_12": "cross-flag-id",
+    "DRAIN_FORGOTTEN": "cross-flag-left-set",
+    "FULL_NEVER_SET": "deadlock",
+    "FREE_FROM_ONE_CORE": "deadlock",
+    "MODE_MIXED": "cross-flag-mode",
+    "HALVES_OVERLAP": "race-between-cores",
+    "COUNTER_OVERFLOW": "cross-flag-overflow",
+    "SYNC_ALL_FORGOTTEN": "race-between-cores",
+    "SYNC_ALL_SKIPPED_BY_ONE": "deadlock",
+    "MISSING_MTE2_MTE1": "missing-sync",
+    "MISSING_MTE1_M": "missing-sync",
+    "MISSING_M_FIX": "missing-sync",
+    "MISSING_MTE1_MTE2": "missing-sync",
+    "MISSING_M_MTE1": "missing-sync",
+    "MISSING_FIX_M": "missing-sync",
+    "MISSING_M_BARRIER": "missing-barrier",
+    "SCALAR_EVENT_ON_CUBE": "event-kind",
+    "K_NOT_FILLED": "uninitialised-read",
+    "FIXPIPE_N_30": "fixpipe-limits",
+    "FIXPIPE_QUANT": "fixpipe-quant",
+    "ND2NZ_STRIDE_70000": "narrowing",
+    "ND2NZ_C0_STRIDE_0": "nd2nz-limits",
+    "MMAD_K_5000": "mmad-limits",
+    "L0A_OVERFLOW": "mmad-capacity",
+}
+
+
+def faults(source: str) -> dict[str, int]:
+    """Names of `enum Fault` in a kernel source and their numbers."""
+    body = re.search(r"enum Fault : uint32_t \{(.*?)\};", (KERNELS / source).read_text(), re.S)
+    assert body is not None
+    text = re.sub(r"//.*", "", body.group(1)).replace("= 0", "")
+    return {name: i for i, name in enumerate(re.findall(r"\w+", text))}
+
+
+VECTOR = faults("vector_faults.cpp")
+MIX = faults("mix_faults.cpp")
+
+
+@pytest.fixture(scope="session")
+def kernels() -> dict[str, TwinKernel]:
+    sources = [(name, (KERNELS / f"{name}.cpp").read_text()) for name in ("vector_faults", "mix_faults")]
+    return build_kernels(sources, mode="check")
+
+
+def run_vector(kernel: TwinKernel, fault: str, blocks: int = 2, rows: int = 4, lanes: int = 20) -> LaunchResult:
+    """Run the vector kernel; the correct one must also compute the right values."""
+    x = np.arange(blocks * rows * lanes, dtype=np.float32).reshape(-1, lanes)
+    y = np.empty_like(x)
+    result = kernel.launch([x, y], 1 << 16, struct.pack("<3I", VECTOR[fault], rows, lanes), blocks, outputs=1)
+    if fault == "NONE":
+        np.testing.assert_array_equal(y, 2 * (x + 1))
+    return result
+
+
+def run_mix(kernel: TwinKernel, fault: str, blocks: int = 2, tiles: int = 5) -> LaunchResult:
+    rng = np.random.default_rng(0)
+    a = rng.integers(-4, 5, (blocks * tiles * 32, 32)).astype(np.float16)
+    b = rng.integers(-4, 5, (32, 32)).astype(np.float16)
+    y = np.empty((len(a), 32), np.float32)
+    z = np.empty((blocks * 2 * 16, 32), np.float32)
+    if fault == "COUNTER_OVERFLOW":
+        tiles = 18
+        a, y = np.tile(a, (4, 1))[: blocks * tiles * 32], np.empty((blocks * tiles * 32, 32), np.float32)
+    result = kernel.launch([a, b, y, z], 1 << 16, struct.pack("<2I", MIX[fault], tiles), blocks, outputs=2)
+    if fault == "NONE":
+        np.testing.assert_array_equal(y, np.maximum(a.astype(np.float32) @ b.astype(np.float32).T, 0))
+        halves = y.reshape(blocks, tiles, 2, 16, 32)[:, 0].reshape(-1, 16, 32)
+        np.testing.assert_array_equal(z.reshape(-1, 16, 32), np.roll(halves, -1, axis=0))
+    return result
+
+
+def test_every_fault_is_expected() -> None:
+    assert set(VECTOR) == {"NONE", *VECTOR_FAULTS, "FAULT_COUNT"}
+    assert set(MIX) == {"NONE", *MIX_FAULTS, "FAULT_COUNT"}
+
+
+def test_correct_kernels_pass(kernels: dict[str, TwinKernel]) -> None:
+    for lanes in (8, 20, 64, 1):
+        assert run_vector(kernels["vector_faults"], "NONE", lanes=lanes).violations == []
+    for tiles in (1, 2, 3, 20):
+        assert run_mix(kernels["mix_faults"], "NONE", tiles=tiles).violations == []
+
+
+@pytest.mark.parametrize("fault", VECTOR_FAULTS)
+def test_vector_fault(kernels: dict[str, TwinKernel], fault: str) -> None:
+    violations = run_vector(kernels["vector_faults"], fault).violations
+    assert violations and violations[0]["rule"] == VECTOR_FAULTS[fault], violations
+
+
+@pytest.mark.parametrize("fault", MIX_FAULTS)
+def test_mix_fault(kernels: dict[str, TwinKernel], fault: str) -> None:
+    result = run_mix(kernels["mix_faults"], fault)
+    rules = [v["rule"] for v in result.violations]
+    assert MIX_FAULTS[fault] in rules, result.violations
+    assert result.deadlock == (MIX_FAULTS[fault] == "deadlock")
