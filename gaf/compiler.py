@@ -23,7 +23,7 @@ from gaf.dialects.tile.structure import KernelOp as TileKernelOp
 from gaf.errors import InternalError, UnsupportedError
 from gaf.fusion.search import Decision
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
-from gaf.passes.graph.lower_graph import lower_module
+from gaf.passes.graph.lower_graph import KnownKernels, lower_module
 from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, run_pipeline, tile_pipeline
 from gaf.runtime.executor import Executor, Observer, kernel_names
 from gaf.runtime.kernel import Kernel
@@ -132,18 +132,16 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
 def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> dict[str, Kernel]:
     """Lower every distinct fused op; a group without a kernel that fits the chip is split up and retried."""
     kernels: dict[str, Kernel] = {}
+    failed: dict[str, str] = {}
+    known = KnownKernels()
     while True:
         with _timed(seconds, "lower to tile"):
-            lower_module(work.module, strict=config.strict)
-        tiles = {op.sym_name.data: op for op in work.module.body.block.ops if isinstance(op, TileKernelOp)}
-        for op in tiles.values():
+            lower_module(work.module, strict=config.strict, known=known)
+        for op in [op for op in work.module.body.block.ops if isinstance(op, TileKernelOp)]:
             op.detach()
-        failed: dict[str, str] = {}
-        for name, tile in tiles.items():
-            if name in kernels:
-                continue
+            name = op.sym_name.data
             try:
-                kernels[name] = _lower_kernel(tile, config, seconds)
+                kernels[name] = _lower_kernel(op, config, seconds)
             except UnsupportedError as error:
                 failed[name] = error.what
         dissolved = False
@@ -155,7 +153,6 @@ def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> d
         if not dissolved:
             used = {n for op in work.block.ops if isinstance(op, FusedOp) for n in kernel_names(op)}
             return {n: k for n, k in kernels.items() if n in used}
-        kernels.clear()
         with _timed(seconds, "fuse"):
             fuse_block(work.block, autofuse=False, strict=config.strict)
 
@@ -167,9 +164,9 @@ def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, f
 
     module = ModuleOp([tile])
     with _timed(seconds, "plan and lower"):
-        run_pipeline(module, tile_pipeline(config.target), level="tile")
+        run_pipeline(module, tile_pipeline(config.target), level="tile", trusted=True)
         planned_tile = next(op for op in module.body.block.ops if isinstance(op, TileKernelOp)).clone()
-        run_pipeline(module, ascendc_pipeline(config.target), level="tile")
+        run_pipeline(module, ascendc_pipeline(config.target), level="tile", trusted=True)
     op = next((op for op in module.body.block.ops if isinstance(op, AscendKernelOp)), None)
     if op is None:
         raise InternalError(f"lower-tile made no kernel of '{tile.sym_name.data}'")

@@ -19,9 +19,10 @@ from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp, Sub
 from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.compare import GreaterOp, LessOrEqualOp, WhereOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
-from gaf.dialects.graph.ops.norm import LayerNormOp, RMSNormOp, SoftmaxOp
+from gaf.dialects.graph.ops.norm import LayerNormOp, RMSNormOp
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp, UnsqueezeOp
+from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import AbsOp, NegOp, SigmoidOp, SqrtOp, TanhOp
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError

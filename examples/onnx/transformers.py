@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transformers of any size as ONNX graphs, in the forms that PyTorch exporters write: BERT, GPT-2, ViT, LLaMA.
+"""Transformers of any size as ONNX graphs, as PyTorch exporters write them: BERT, GPT-2, ViT, LLaMA.
 
-    python -m examples.onnx.transformers bert out/bert.onnx --layers 2 --decomposed
+python -m examples.onnx.transformers bert out/bert.onnx --layers 2 --decomposed
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Size:
 
 
 def layer_norm(w: Writer, x: str, name: str, size: Size, eps: float = 1e-5) -> str:
-    """LayerNorm over the last axis, as one node or as ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div, Mul, Add."""
+    """LayerNorm over the last axis: one node, or the nine nodes that it is made of."""
     gamma, beta = w.gain(f"{name}.weight", size.hidden), w.weight(f"{name}.bias", [size.hidden], 0.1)
     if not size.decomposed:
         return w.op("LayerNormalization", x, gamma, beta, axis=-1, epsilon=eps)
@@ -75,7 +75,7 @@ def linear(w: Writer, x: str, name: str, rows: int, columns: int, bias: bool = T
 
 
 def split_heads(w: Writer, x: str, size: Size, transpose: tuple[int, ...] = (0, 2, 1, 3)) -> str:
-    """[B, S, H] -> [B, heads, S, head]; the target shape is computed from x, as exporters with dynamic axes do."""
+    """[B, S, H] -> [B, heads, S, head]; the shape is computed from x, as exporters with dynamic axes do."""
     batch = w.op("Unsqueeze", w.op("Gather", w.op("Shape", x), w.const(0, np.int64), axis=0), w.ints(0))
     length = w.op("Unsqueeze", w.op("Gather", w.op("Shape", x), w.const(1, np.int64), axis=0), w.ints(0))
     shape = w.op("Concat", batch, length, w.ints(size.heads), w.ints(size.head), axis=0)
@@ -112,7 +112,9 @@ def bert(size: Size = Size()) -> onnx.ModelProto:
     w.scope = "embeddings/"
     tokens = w.op("Gather", w.weight("word", [size.vocab, size.hidden], 1.0), ids)
     length = w.op("Unsqueeze", w.op("Gather", w.op("Shape", ids), w.const(1, np.int64), axis=0), w.ints(0))
-    positions = w.op("Slice", w.weight("position", [1, size.positions, size.hidden], 1.0), w.ints(0), length, w.ints(1))
+    positions = w.op(
+        "Slice", w.weight("position", [1, size.positions, size.hidden], 1.0), w.ints(0), length, w.ints(1)
+    )
     x = layer_norm(w, w.op("Add", tokens, positions), "LayerNorm", size, 1e-12)
     w.scope = "mask/"
     wide = w.op("Unsqueeze", w.op("Unsqueeze", attention_mask, w.ints(1)), w.ints(2))
@@ -123,7 +125,9 @@ def bert(size: Size = Size()) -> onnx.ModelProto:
         x = layer_norm(w, w.op("Add", attention(w, x, size, mask), x), "LayerNorm", size, 1e-12)
         w.scope = f"layer.{i}/mlp/"
         y = gelu(w, linear(w, x, "intermediate", size.hidden, size.inner))
-        x = layer_norm(w, w.op("Add", linear(w, y, "output", size.inner, size.hidden), x), "LayerNorm", size, 1e-12)
+        x = layer_norm(
+            w, w.op("Add", linear(w, y, "output", size.inner, size.hidden), x), "LayerNorm", size, 1e-12
+        )
     return w.model([("last_hidden_state", x, ["batch", "sequence", size.hidden])])
 
 
@@ -135,7 +139,11 @@ def gpt2(size: Size = Size()) -> onnx.ModelProto:
     embedding = w.weight("wte", [size.vocab, size.hidden], 1.0)
     length = w.op("Gather", w.op("Shape", ids), w.const(1, np.int64), axis=0)
     positions = w.op("Range", w.const(0, np.int64), length, w.const(1, np.int64))
-    x = w.op("Add", w.op("Gather", embedding, ids), w.op("Gather", w.weight("wpe", [size.positions, size.hidden], 1.0), positions))
+    x = w.op(
+        "Add",
+        w.op("Gather", embedding, ids),
+        w.op("Gather", w.weight("wpe", [size.positions, size.hidden], 1.0), positions),
+    )
     triangle = w.array("bias", np.tril(np.ones((1, 1, size.positions, size.positions), bool)))
     end = w.op("Unsqueeze", length, w.ints(0))
     rows = w.op("Slice", triangle, w.ints(0), end, w.ints(2))
@@ -172,25 +180,40 @@ def vit(size: Size = Size(), image: int = 16, patch: int = 4, classes: int = 10)
     batch = w.op("Unsqueeze", w.op("Gather", w.op("Shape", pixels), w.const(0, np.int64), axis=0), w.ints(0))
     shape = w.op("Concat", batch, w.ints(1), w.ints(size.hidden), axis=0)
     token = w.op("Expand", w.weight("cls_token", [1, 1, size.hidden], 1.0), shape)
-    x = w.op("Add", w.op("Concat", token, x, axis=1), w.weight("position", [1, grid * grid + 1, size.hidden], 1.0))
+    x = w.op(
+        "Add", w.op("Concat", token, x, axis=1), w.weight("position", [1, grid * grid + 1, size.hidden], 1.0)
+    )
     for i in range(size.layers):
         w.scope = f"layer.{i}/attention/"
         x = w.op("Add", attention(w, layer_norm(w, x, "layernorm_before", size, 1e-12), size, None), x)
         w.scope = f"layer.{i}/mlp/"
-        y = gelu(w, linear(w, layer_norm(w, x, "layernorm_after", size, 1e-12), "intermediate", size.hidden, size.inner))
+        y = gelu(
+            w,
+            linear(
+                w, layer_norm(w, x, "layernorm_after", size, 1e-12), "intermediate", size.hidden, size.inner
+            ),
+        )
         x = w.op("Add", linear(w, y, "output", size.inner, size.hidden), x)
     w.scope = ""
     x = w.op("Gather", layer_norm(w, x, "layernorm", size, 1e-12), w.const(0, np.int64), axis=1)
-    logits = w.op("Gemm", x, w.weight("classifier.weight", [classes, size.hidden], 0.2), w.weight("classifier.bias", [classes]), transB=1)
+    logits = w.op(
+        "Gemm",
+        x,
+        w.weight("classifier.weight", [classes, size.hidden], 0.2),
+        w.weight("classifier.bias", [classes]),
+        transB=1,
+    )
     return w.model([("logits", logits, ["batch", classes])])
 
 
 def llama(size: Size = Size()) -> onnx.ModelProto:
-    """Decoder with RMSNorm, rotary positions and SiLU gate: embeddings f32[B, S, hidden] -> hidden f32[B, S, hidden]."""
+    """Decoder with RMSNorm, rotary positions, SiLU gate: f32[B, S, hidden] -> the same shape."""
     w = Writer("llama")
     x = w.input("inputs_embeds", ["batch", "sequence", size.hidden])
     length = w.op("Gather", w.op("Shape", x), w.const(1, np.int64), axis=0)
-    positions = w.op("Cast", w.op("Range", w.const(0, np.int64), length, w.const(1, np.int64)), to=onnx.TensorProto.FLOAT)
+    positions = w.op(
+        "Cast", w.op("Range", w.const(0, np.int64), length, w.const(1, np.int64)), to=onnx.TensorProto.FLOAT
+    )
     steps = w.array("inv_freq", (10000.0 ** -(np.arange(0, size.head, 2) / size.head)).astype(np.float32))
     angles = w.op("Mul", w.op("Unsqueeze", positions, w.ints(1)), w.op("Unsqueeze", steps, w.ints(0)))
     both = w.op("Concat", angles, angles, axis=-1)
@@ -209,7 +232,10 @@ def llama(size: Size = Size()) -> onnx.ModelProto:
     for i in range(size.layers):
         w.scope = f"layers.{i}/self_attn/"
         h = rms_norm(w, x, "input_layernorm", size)
-        q, k, v = (split_heads(w, linear(w, h, n, size.hidden, size.hidden, bias=False), size) for n in ("q", "k", "v"))
+        q, k, v = (
+            split_heads(w, linear(w, h, n, size.hidden, size.hidden, bias=False), size)
+            for n in ("q", "k", "v")
+        )
         k = w.op("Transpose", rotate(k), perm=[0, 1, 3, 2])
         y = linear(w, attend(w, rotate(q), k, v, size, mask), "o", size.hidden, size.hidden, bias=False)
         x = w.op("Add", x, y)
@@ -227,7 +253,9 @@ MODELS = {"bert": bert, "gpt2": gpt2, "vit": vit, "llama": llama}
 
 def with_nodes(count: int, hidden: int = 16) -> onnx.ModelProto:
     """A decomposed BERT of about `count` nodes, in small sizes: for timing the compiler."""
-    per_layer = len(bert(Size(2, hidden, 2, decomposed=True)).graph.node) - len(bert(Size(1, hidden, 2, decomposed=True)).graph.node)
+    per_layer = len(bert(Size(2, hidden, 2, decomposed=True)).graph.node) - len(
+        bert(Size(1, hidden, 2, decomposed=True)).graph.node
+    )
     return bert(Size(max(1, round(count / per_layer)), hidden, 2, decomposed=True))
 
 
@@ -240,7 +268,9 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--decomposed", action="store_true", help="LayerNorm spelled out")
     args = parser.parse_args()
-    onnx.save(MODELS[args.model](Size(args.layers, args.hidden, args.heads, decomposed=args.decomposed)), args.path)
+    onnx.save(
+        MODELS[args.model](Size(args.layers, args.hidden, args.heads, decomposed=args.decomposed)), args.path
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small writer of ONNX graphs: one call a node, names given automatically, weights random but repeatable."""
+"""A small writer of ONNX graphs: one call a node, automatic names, random but repeatable weights."""
 
 from __future__ import annotations
 

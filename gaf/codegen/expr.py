@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C++ text of integer expressions: few parentheses, and `/` and `%` only where rounding towards zero is right."""
+"""C++ text of integer expressions, with `/` and `%` only where rounding towards zero is right."""
 
 from __future__ import annotations
 
@@ -32,9 +32,16 @@ class Signs:
         """Like `nonneg`, for an expression whose names were already shifted."""
         return all(c >= 0 for c in e.terms.values()) and all(self._atom(a) for a in e.atoms())
 
+    def _positive(self, e: Expr) -> bool:
+        """True if `e >= 1` follows."""
+        atom = next(iter(e.atoms()), None)
+        if isinstance(atom, Func) and e.terms == {(atom,): 1} and atom.name in ("min", "max"):
+            return (all if atom.name == "min" else any)(self._positive(a) for a in atom.args)
+        return self.nonneg(e - 1)
+
     def learn(self, name: str, value: Expr) -> None:
         """Derive the sign of a name from its value."""
-        if self.nonneg(value - 1):
+        if self._positive(value):
             self.low[name] = 1
         elif self.nonneg(value):
             self.low[name] = 0
@@ -69,7 +76,7 @@ class ExprStyle:
         return text
 
     def _term(self, mono: tuple[Atom, ...], coefficient: int) -> str:
-        """A product. Divisions come first or in parentheses, since C++ divides from left to right."""
+        """A product. One division comes first, others in parentheses: C++ computes from left to right."""
         atoms = list(mono)
         factors: list[str] = []
         for atom in list(atoms):
@@ -86,9 +93,7 @@ class ExprStyle:
         divisions = [c for c in calls if not _is_call(c)]
         if coefficient != 1 or not (plain or divisions):
             plain.append(_integer(coefficient))
-        if divisions and not plain and len(divisions) == 1:
-            return divisions[0]
-        return " * ".join([*plain, *(f"({d})" for d in divisions)])
+        return " * ".join([*divisions[:1], *plain, *(f"({d})" for d in divisions[1:])])
 
     def _func(self, atom: Func) -> str:
         a, b = atom.args
@@ -97,7 +102,8 @@ class ExprStyle:
                 return f"{self.prefix}{atom.name.capitalize()}({self.format(a)}, {self.format(b)})"
             case "floordiv" | "mod":
                 if self.signs.nonneg(a):
-                    return f"{self.format(a, True)} {'/' if atom.name == 'floordiv' else '%'} {self.format(b, True)}"
+                    sign = "/" if atom.name == "floordiv" else "%"
+                    return f"{self.format(a, True)} {sign} {self.format(b, True)}"
                 function = "FloorDiv" if atom.name == "floordiv" else "FloorMod"
                 return f"{self.prefix}{function}({self.format(a)}, {self.format(b)})"
         raise ValueError(f"{atom.name} has no C++ text")
@@ -146,5 +152,3 @@ def field_signs(symbols: Iterable[str], fields: Iterable[tuple[str, Expr]]) -> S
 def python_env(values: Mapping[str, int]) -> dict[str, int]:
     """Plain ints, so that numpy integers can't overflow."""
     return {n: int(v) for n, v in values.items()}
-
-

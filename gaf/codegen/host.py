@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Host tiling: what a launch of a kernel needs besides its tensors, evaluated in Python or printed as C++.
 
-Both forms evaluate the same expressions of the kernel in the same order: tiling fields, launch width, workspace
-bytes, and guards. Guards are the kernel's own, every symbol >= 1, and the on-chip memory that the buffers take.
+Both forms evaluate the same expressions of the kernel in the same order: tiling fields, launch width,
+workspace bytes, and guards. Guards are the kernel's own, every symbol >= 1, and the on-chip memory that the
+buffers take.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gaf.codegen.expr import ExprStyle, field_signs
-from gaf.dialects.ascendc.limits import UB_BYTES, buffers, capacities, totals
 from gaf.codegen.printer import INDENT, tiling_struct_text
 from gaf.dialects.ascendc.attributes import KernelKind
 from gaf.dialects.ascendc.kernel import KernelOp, tiling_struct
+from gaf.dialects.ascendc.limits import buffers, capacities, totals
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common.index import Expr, const
 from gaf.errors import UnsupportedError
+from gaf.target import DEFAULT, Chip
 
 SCHEDULER_WORKSPACE = 32
-"""Least bytes of workspace of a kernel with a core scheduler: the toolkit wants more than 0 (asc-devkit, kernel types)."""
+"""Least bytes of workspace of a kernel with a core scheduler: the toolkit wants more than 0 (asc-devkit,
+kernel types).
+"""
 
 
 @dataclass(frozen=True)
@@ -57,14 +61,14 @@ class Launch:
 class HostTiling:
     """The host side of one kernel. It keeps no reference to the IR and can be pickled."""
 
-    def __init__(self, kernel: KernelOp, ub_bytes: int = UB_BYTES) -> None:
+    def __init__(self, kernel: KernelOp, target: Chip = DEFAULT) -> None:
         self.name = kernel.sym_name.data
         self.symbols = kernel.symbols.data
         self.fields = kernel.tiling.data
         self.blocks = kernel.param("blocks")
         self.workspace = kernel.param("workspace")
         self.least_workspace = SCHEDULER_WORKSPACE if has_scheduler(kernel) else 0
-        self.guards = _guards(kernel, ub_bytes)
+        self.guards = _guards(kernel, target)
         self.buffers = buffers(kernel)
 
     @cached_property
@@ -75,17 +79,25 @@ class HostTiling:
     def evaluate(self, symbols: Mapping[str, int]) -> Launch:
         """All values for given symbols; further names in `symbols` are ignored.
 
-        Raises UnsupportedError, naming kernel and condition, when a guard fails; KeyError for a missing symbol.
+        Raises UnsupportedError, naming kernel and condition, when a guard fails; KeyError for a missing
+        symbol.
         """
         env, failed = self._values(symbols)
         if failed is not None:
             sizes = ", ".join(f"{s} = {env[s]}" for s in self.symbols)
-            raise UnsupportedError(f"kernel '{self.name}' can't run for {sizes}: {failed.meaning}",
-                                   expected=failed.expected, got=failed.got)
+            raise UnsupportedError(
+                f"kernel '{self.name}' can't run for {sizes}: {failed.meaning}",
+                expected=failed.expected,
+                got=failed.got,
+            )
         fields = {n: env[n] for n, _ in self.fields}
         packed = struct.pack(f"<{len(fields)}q", *fields.values()) or bytes(8)
-        return Launch(fields, packed, max(1, self.blocks.evaluate(env)),
-                      max(self.least_workspace, self.workspace.evaluate(env)))
+        return Launch(
+            fields,
+            packed,
+            max(1, self.blocks.evaluate(env)),
+            max(self.least_workspace, self.workspace.evaluate(env)),
+        )
 
     def failed_guard(self, symbols: Mapping[str, int]) -> str | None:
         """Why the kernel can't run for these symbols, or None if it can."""
@@ -103,8 +115,12 @@ class HostTiling:
         for guard in self.guards:
             value = guard.value.evaluate(env)
             if value < 0 and guard.limit is not None:
-                sizes = ", ".join(f"{b.name} {b.bytes.evaluate(env)}" for b in self.buffers if b.space == guard.space)
-                return env, _Failure(guard.meaning, f"at most {guard.limit} bytes", f"{guard.limit - value} ({sizes})")
+                sizes = ", ".join(
+                    f"{b.name} {b.bytes.evaluate(env)}" for b in self.buffers if b.space == guard.space
+                )
+                return env, _Failure(
+                    guard.meaning, f"at most {guard.limit} bytes", f"{guard.limit - value} ({sizes})"
+                )
             if value < 0:
                 return env, _Failure(guard.meaning, f"{guard.value} >= 0", str(value))
         return env, None
@@ -124,45 +140,62 @@ class HostTiling:
         params = ", ".join(f"int64_t {s}" for s in self.symbols)
         guard = f"{self.name.upper()}_TILING_H"
         lines = [
-            f"// Host tiling of kernel {self.name}: generated by gaf.", f"#ifndef {guard}", f"#define {guard}", "",
+            f"// Host tiling of kernel {self.name}: generated by gaf.", f"#ifndef {guard}",
+            f"#define {guard}", "",
             '#include "gaf_host.h"', "", *tiling_struct_text(kernel), "",
             "// Everything a launch needs for these shapes; `error` is null when the kernel can run.",
             f"inline gaf_host::Launch<{type_name}> {self.function}({params})", "{",
             f"{INDENT}gaf_host::Launch<{type_name}> launch{{}};",
         ]  # fmt: skip
         for s in self.symbols:
-            lines += [f"{INDENT}if ({s} < 1) {{", f'{INDENT * 2}launch.error = "{s} is less than 1";',
-                      f"{INDENT * 2}return launch;", f"{INDENT}}}"]
+            lines += [
+                f"{INDENT}if ({s} < 1) {{",
+                f'{INDENT * 2}launch.error = "{s} is less than 1";',
+                f"{INDENT * 2}return launch;",
+                f"{INDENT}}}",
+            ]
         lines.append(f"{INDENT}{type_name} &t = launch.tiling;")
         done: set[str] = set()
         for name, value in self.fields:
-            earlier = ExprStyle(lambda n, done=frozenset(done): f"t.{n}" if n in done else n, signs, "gaf_host::")
+            earlier = ExprStyle(
+                lambda n, done=frozenset(done): f"t.{n}" if n in done else n, signs, "gaf_host::"
+            )
             lines.append(f"{INDENT}t.{name} = {earlier.format(value)};")
             done.add(name)
         for condition in self.guards:
-            if condition.value.as_int() is not None and condition.value.as_int() >= 0:  # type: ignore[operator]
+            if (condition.value.as_int() or 0) > 0:  # holds for all shapes
                 continue
-            lines += [f"{INDENT}if ({style.format(condition.value)} < 0) {{  // {condition.meaning}",
-                      f'{INDENT * 2}launch.error = "{condition.meaning}";', f"{INDENT * 2}return launch;", f"{INDENT}}}"]
+            lines += [
+                f"{INDENT}if ({style.format(condition.value)} < 0) {{  // {condition.meaning}",
+                f'{INDENT * 2}launch.error = "{condition.meaning}";',
+                f"{INDENT * 2}return launch;",
+                f"{INDENT}}}",
+            ]
         lines += [
             f"{INDENT}launch.blocks = static_cast<uint32_t>(gaf_host::Max(1, {style.format(self.blocks)}));",
-            f"{INDENT}launch.workspace = static_cast<uint64_t>(gaf_host::Max({self.least_workspace}, {style.format(self.workspace)}));",
+            f"{INDENT}launch.workspace ="
+            f" static_cast<uint64_t>(gaf_host::Max({self.least_workspace}, {style.format(self.workspace)}));",
             f"{INDENT}return launch;", "}", "", f"#endif  // {guard}",
         ]  # fmt: skip
         return "\n".join(lines) + "\n"
 
 
 def has_scheduler(kernel: KernelOp) -> bool:
-    """Whether the toolkit launches the kernel with its core scheduler: mix kernels, and barriers between all cores."""
+    """Whether the toolkit launches the kernel with its core scheduler: mix kernels, and barriers between all
+    cores.
+    """
     return kernel.kind.data is KernelKind.MIX or any(isinstance(op, SyncAllOp) for op in kernel.walk())
 
 
-def _guards(kernel: KernelOp, ub_bytes: int) -> tuple[Guard, ...]:
-    found = [Guard(g, f"the schedule needs {g} >= 0") for g in kernel.guards.data]
-    for space, total in totals(kernel).items():
-        limit = capacities(ub_bytes)[space]
-        found.append(Guard(const(limit) - total, f"the buffers don't fit {space}", space, limit))
-    return tuple(found)
+def _guards(kernel: KernelOp, target: Chip) -> tuple[Guard, ...]:
+    memory = [
+        Guard(const(limit) - total, f"the buffers don't fit {space}", space, limit)
+        for space, total in totals(kernel).items()
+        for limit in (capacities(target)[space],)
+    ]
+    said = {g.value for g in memory}
+    own = [Guard(g, f"the schedule needs {g} >= 0") for g in kernel.guards.data if g not in said]
+    return (*own, *memory)
 
 
 HOST_HEADER = """\

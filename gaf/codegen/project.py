@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the kernels of a model as a project that bisheng builds on CANN 8 and 9: sources, host code, CMake, README.
+"""Writes kernels as a project that bisheng builds on CANN 8 and 9: sources, host code, CMake, README.
 
-    kernels/   NAME.cpp (the kernel), NAME.asc (its CANN 9 entry and launch), the device library's headers
-    host/      NAME_tiling.h (host tiling), launch.h and launch.cpp (one function per kernel), gaf_host.h
-    CMakeLists.txt, README.md
+kernels/   NAME.cpp (the kernel), NAME.asc (its CANN 9 entry and launch), the device library's headers
+host/      NAME_tiling.h (host tiling), launch.h and launch.cpp (one function per kernel), gaf_host.h
+CMakeLists.txt, README.md
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def project_files(kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> dict
     names = [k.sym_name.data for k in kernels]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
-        raise InvalidInputError(f"two kernels are named '{twice[0]}'", hint="kernels of one project need different names")
+        raise InvalidInputError(
+            f"two kernels are named '{twice[0]}'", hint="kernels of one project need different names"
+        )
     device = files("gaf.codegen") / "device"
     found = {f"kernels/{h}": (device / h).read_text(encoding="utf-8") for h in DEVICE_HEADERS}
     found["host/gaf_host.h"] = HOST_HEADER
@@ -55,8 +57,9 @@ def project_files(kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> dict
 def write_project(folder: Path | str, kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> list[Path]:
     """Write the project into `folder`; returns the files.
 
-    `kernels/` and `host/` are replaced as a whole, other files of the folder stay. Everything is written beside it
-    first, so that a failure leaves what was there. Raises InvalidInputError when the folder can't be written.
+    `kernels/` and `host/` are replaced as a whole, other files of the folder stay. Everything is written
+    beside it first, so that a failure leaves what was there. Raises InvalidInputError when the folder can't
+    be written.
     """
     texts = project_files(kernels, soc)
     target = Path(folder)
@@ -75,7 +78,9 @@ def write_project(folder: Path | str, kernels: Sequence[KernelOp], soc: str = "A
                 if old.is_dir():
                     shutil.rmtree(old)
     except OSError as error:
-        raise InvalidInputError(f"the project can't be written: {error.strerror}", where=str(error.filename or target)) from error
+        raise InvalidInputError(
+            f"the project can't be written: {error.strerror}", where=str(error.filename or target)
+        ) from error
     return [target / path for path in texts]
 
 
@@ -97,7 +102,8 @@ def _asc(kernel: KernelOp) -> str:
     args = "".join(f"static_cast<uint8_t *>({n}), " for n in kernel.arg_names.data)
     return _text([
         f"// CANN 9 entry of kernel {name}: the qualifier takes the place of KERNEL_TASK_TYPE_DEFAULT.",
-        '#include "kernel_operator.h"', "#undef KERNEL_TASK_TYPE_DEFAULT", "#define KERNEL_TASK_TYPE_DEFAULT(type)",
+        '#include "kernel_operator.h"', "#undef KERNEL_TASK_TYPE_DEFAULT",
+        "#define KERNEL_TASK_TYPE_DEFAULT(type)",
         f"#define GAF_CORE {qualifier}", f'#include "{name}.cpp"', "",
         f'extern "C" void gaf_launch_{name}(uint32_t blocks, void *stream, {params}void *workspace, '
         f"const {tiling_struct(name)} *t)",
@@ -107,8 +113,9 @@ def _asc(kernel: KernelOp) -> str:
 
 def _launch_header(kernels: Sequence[KernelOp]) -> str:
     lines = [
-        "// Launches of the generated kernels: one function per kernel, tensors and workspace in device memory.",
-        "#ifndef GAF_LAUNCH_H", "#define GAF_LAUNCH_H", "", "#include <cstdint>", "", "namespace gaf_kernels {", "",
+        "// Launches of the generated kernels, one function each; all pointers are device memory.",
+        "#ifndef GAF_LAUNCH_H", "#define GAF_LAUNCH_H", "", "#include <cstdint>", "",
+        "namespace gaf_kernels {", "",
     ]  # fmt: skip
     for kernel in kernels:
         name = kernel.sym_name.data
@@ -117,7 +124,7 @@ def _launch_header(kernels: Sequence[KernelOp]) -> str:
             dims = ", ".join(plain_text(d, signs) for d in shape)
             lines.append(f"// {arg}: {role}, {cpp_type(kind.element)} [{dims}]")
         lines += [
-            "// Returns null, or why the kernel can't run for these sizes; launches asynchronously on `stream`.",
+            "// Returns null, or why the kernel can't run for these sizes; launches on `stream`.",
             f"const char *{name}({_params(kernel)}void *workspace, void *stream{_lead(_sizes(kernel))});",
             f"uint64_t {name}_workspace({_sizes(kernel)});  // bytes", "",
         ]  # fmt: skip
@@ -143,7 +150,7 @@ def _launch_source(kernels: Sequence[KernelOp]) -> str:
         "#else",
         *(f'#include "aclrtlaunch_{k.sym_name.data}.h"' for k in kernels), "",
         "namespace {", "",
-        "// The launch stubs of CANN 8 take the tiling struct by value or by pointer, depending on the release.",
+        "// The launch stubs of CANN 8 take the tiling struct by value or by pointer, as the release has it.",
         "template <class Stub, class Tiling, class... Args>",
         "auto Call(Stub stub, Tiling &t, Args... args) -> decltype(stub(args..., t))", "{",
         "    return stub(args..., t);", "}",
@@ -165,7 +172,8 @@ def _launch_source(kernels: Sequence[KernelOp]) -> str:
             "#ifdef GAF_CANN9",
             f"    gaf_launch_{name}(launch.blocks, stream, {tensors}workspace, &launch.tiling);",
             "#else",
-            f"    Call(ACLRT_LAUNCH_KERNEL({name}), launch.tiling, launch.blocks, stream, {tensors}workspace);",
+            f"    Call(ACLRT_LAUNCH_KERNEL({name}), launch.tiling, launch.blocks, stream,"
+            f" {tensors}workspace);",
             "#endif", "    return nullptr;", "}", "",
             f"uint64_t {name}_workspace({_sizes(kernel)})", "{",
         ]  # fmt: skip
@@ -202,7 +210,8 @@ else()
     endif()
   endforeach()
   if(NOT GAF_TIKCPP)
-    message(FATAL_ERROR "neither CANN 9 (find_package ASC) nor CANN 8 (ASCEND_HOME_PATH) was found: source set_env.sh")
+    message(FATAL_ERROR "neither CANN 9 (find_package ASC) nor CANN 8 (ASCEND_HOME_PATH) was found: source
+    set_env.sh")
   endif()
   include(${{GAF_TIKCPP}}/ascendc.cmake)
   ascendc_library(gaf_device SHARED
@@ -223,7 +232,9 @@ def _readme(kernels: Sequence[KernelOp], soc: str) -> str:
         signs = field_signs(kernel.symbols.data, kernel.tiling.data)
         members = ", ".join(f"`{m.data}`" for m in kernel.members)
         blocks, size = plain_text(kernel.param("blocks"), signs), plain_text(kernel.param("workspace"), signs)
-        rows.append(f"| `{kernel.sym_name.data}` | {kernel.kind.data.value} | {blocks} | {size} | {members} |")
+        rows.append(
+            f"| `{kernel.sym_name.data}` | {kernel.kind.data.value} | {blocks} | {size} | {members} |"
+        )
     table = "\n".join(rows)
     return f"""\
 # Generated Ascend C kernels
@@ -235,13 +246,14 @@ Made by gaf for the Ascend 910B. Kernel sources are in `kernels/`, launch functi
     source $ASCEND_HOME_PATH/../set_env.sh     # or wherever the toolkit is installed
     cmake -B build && cmake --build build      # CANN 9 if its ASC package is found, else CANN 8
 
-Options: `-DSOC_VERSION={soc}` (CANN 8), `-DCMAKE_ASC_ARCHITECTURES=dav-2201` (CANN 9). The result is `libgaf_kernels.so`.
+Options: `-DSOC_VERSION={soc}` (CANN 8), `-DCMAKE_ASC_ARCHITECTURES=dav-2201` (CANN 9). The result is
+`libgaf_kernels.so`.
 
 ## Kernels
 
-Kind `aiv` runs on vector cores, `aic` on cube cores, `mix` on groups of one cube and two vector cores; the launch
-width counts those. Widths and workspace bytes are computed by `host/NAME_tiling.h` from the sizes of the tensors;
-the fields they name are in the tiling struct of the kernel.
+Kind `aiv` runs on vector cores, `aic` on cube cores, `mix` on groups of one cube and two vector cores; the
+launch width counts those. Widths and workspace bytes are computed by `host/NAME_tiling.h` from the sizes of
+the tensors; the fields they name are in the tiling struct of the kernel.
 
 | kernel | kind | launch width | workspace bytes | model nodes |
 |---|---|---|---|---|

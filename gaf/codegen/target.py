@@ -27,6 +27,8 @@ class AscendCTarget(Target):
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
         if not kernels:
-            raise InvalidInputError("there is no ascendc.kernel to print", hint="lower the program to the ascendc dialect")
+            raise InvalidInputError(
+                "there is no ascendc.kernel to print", hint="lower the program to the ascendc dialect"
+            )
         texts = [HostTiling(k).cpp(k) if self.host else print_kernel(k) for k in kernels]
         output.write("\n".join(texts))

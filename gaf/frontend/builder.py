@@ -51,7 +51,7 @@ class GraphBuilder:
         return sym(name)
 
     def assume(self, condition: Expr, what: str) -> None:
-        """Note that the model is only right where `condition >= 0`; the ops concerned check it when they run."""
+        """Note that the model holds only where `condition >= 0`; the ops concerned check it when they run."""
         note = f"{what} holds where {condition} >= 0"
         if note not in self.model.notes:
             self.model.notes.append(note)

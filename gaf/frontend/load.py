@@ -33,12 +33,14 @@ _OTHER_FILES = {
 def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
     """Open a model: path of an `.onnx` or `.mlir` file, an onnx.ModelProto, or a Model (returned as it is).
 
-    `input_shapes` fixes dims of inputs, e.g. `{"x": (1, "S", 768)}`: numbers, names, or None for the model's own.
+    `input_shapes` fixes dims of inputs, e.g. `{"x": (1, "S", 768)}`: numbers, names, None for the model's.
     Raises InvalidInputError or UnsupportedError with what to do instead.
     """
     if isinstance(source, Model):
         if input_shapes:
-            raise InvalidInputError("input shapes can be given only when a file is opened", where=source.source)
+            raise InvalidInputError(
+                "input shapes can be given only when a file is opened", where=source.source
+            )
         return source
     if isinstance(source, str | os.PathLike):
         return _load_file(Path(source), input_shapes)
@@ -52,9 +54,13 @@ def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
             "bytes are not a model", expected=_KINDS, hint="parse them first: onnx.load_from_string(data)"
         )
     if module in ("torch", "tensorflow", "keras", "jax", "flax") or hasattr(source, "state_dict"):
-        name = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax"}.get(module, "PyTorch")
+        name = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax"}.get(
+            module, "PyTorch"
+        )
         raise UnsupportedError(
-            f"{name} import is not there yet", expected=_KINDS, got=type(source).__name__,
+            f"{name} import is not there yet",
+            expected=_KINDS,
+            got=type(source).__name__,
             hint="export the model to ONNX and load the file",
         )
     raise InvalidInputError("this is not a model", expected=_KINDS, got=type(source).__name__)
@@ -72,7 +78,9 @@ def _load_file(path: Path, input_shapes: InputShapes | None) -> Model:
         saved = (path / "saved_model.pb").exists()
         hint = "convert it with tf2onnx and load the .onnx file" if saved else None
         what = "a TensorFlow SavedModel can't be opened" if saved else "this is a folder"
-        raise (UnsupportedError if saved else InvalidInputError)(what, where=str(path), expected=_KINDS, hint=hint)
+        raise (UnsupportedError if saved else InvalidInputError)(
+            what, where=str(path), expected=_KINDS, hint=hint
+        )
     if suffix == ".mlir":
         return _load_mlir(path, input_shapes)
     from gaf.frontend.onnx import load_onnx
@@ -110,7 +118,9 @@ def _load_mlir(path: Path, input_shapes: InputShapes | None) -> Model:
         where = f"{path}:{place.line}:{place.col}" if place else str(path)
         what = getattr(error, "msg", str(error)).strip().splitlines()[0]
         raise InvalidInputError(what, where=where, expected="a module of the graph level") from None
-    model = Model(module, _npz_weights(path.with_suffix(".npz"), WeightStore), name=path.stem, source=str(path))
+    model = Model(
+        module, _npz_weights(path.with_suffix(".npz"), WeightStore), name=path.stem, source=str(path)
+    )
     _ = model.func  # raises for a module without a function
     return model
 

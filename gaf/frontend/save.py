@@ -14,12 +14,15 @@ from gaf.errors import InvalidInputError
 def save(model: Any, path: str | os.PathLike[str]) -> Path:
     """Write `model` (a Model, or an object whose `model` is one, e.g. a fused model) to `path`.
 
-    The ending decides: `.onnx` (each fused op a local function, runs anywhere) or `.mlir` (graph-level text, with
-    the weights in a `.npz` beside it). Missing folders are made. Returns the path. Raises InvalidInputError.
+    The ending decides: `.onnx` (each fused op a local function, runs anywhere) or `.mlir` (graph-level text,
+    with the weights in a `.npz` beside it). Missing folders are made. Returns the path.
+    Raises InvalidInputError.
     """
     graph = model if isinstance(model, Model) else getattr(model, "model", None)
     if not isinstance(graph, Model):
-        raise InvalidInputError("only models can be saved", expected="a Model or fused model", got=type(model).__name__)
+        raise InvalidInputError(
+            "only models can be saved", expected="a Model or fused model", got=type(model).__name__
+        )
     target = Path(path)
     match target.suffix.lower():
         case ".onnx":
@@ -30,7 +33,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> Path:
             _save_mlir(graph, target)
         case _:
             raise InvalidInputError(
-                "the file's ending says how to save", where=str(target), expected=".onnx or .mlir",
+                "the file's ending says how to save",
+                where=str(target),
+                expected=".onnx or .mlir",
                 got=target.suffix or "no ending",
             )
     return target
@@ -43,7 +48,7 @@ def _save_mlir(model: Model, path: Path) -> None:
     weights = part.with_suffix(".npz")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(f"{model.module}\n", "utf-8")
+        part.write_text(str(model.module) + "\n", "utf-8")
         if len(model.weights):
             with weights.open("wb") as stream:
                 np.savez(stream, **{name: model.weights[name] for name in model.weights})

@@ -246,7 +246,10 @@ class _Builder:
                 if not arg.axes.issuperset(over):
                     raise NotFusible(f"{op.name}: reduces an axis that its operand lacks")
                 assert stage.monoid is not None
-                result = self.add(Node("reduce", arg.dtype, arg.axes - set(over), (result,), stage.monoid, over=tuple(over)))
+                if arg.dtype.is_int or arg.dtype.is_bool:
+                    raise NotFusible(f"a reduction of {arg.dtype} has no vector form yet; it stays on the host")
+                axes = arg.axes - set(over)
+                result = self.add(Node("reduce", dt.F32, axes, (result,), stage.monoid, over=tuple(over)))
         if self.strict and stage.dtype in (dt.F16, dt.BF16):
             result = self.map("cast", [result], stage.dtype)
         self.memo[key] = result

@@ -9,6 +9,8 @@ PASS_MODULES: tuple[str, ...] = (
     "gaf.passes.graph.sink_views",
     "gaf.passes.graph.fuse",
     "gaf.passes.graph.lower_graph",
+    "gaf.passes.tile.tile_plan",
+    "gaf.passes.tile.lower_tile",
     "gaf.passes.ascendc.insert_sync",
     "gaf.passes.ascendc.verify_limits",
     "gaf.passes.verify_level",

@@ -18,7 +18,7 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import SSAValue
 
 from gaf.dialects.graph.contract import location_name, tensor_type
-from gaf.dialects.graph.interpreter import check_inputs, run_block, run_op
+from gaf.dialects.graph.interpreter import bind_results, check_inputs, run_block, run_op
 from gaf.dialects.graph.model import Model, bind_symbols
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
@@ -56,7 +56,7 @@ class Executor:
         """Compile all kernels for the engine (cached on disk); nothing to do for the Python engines."""
         if self.engine not in ("host", "check"):
             return
-        from gaf.runtime.compiler import build_kernels
+        from gaf.runtime.twin import build_kernels
 
         with self._lock:
             if not self.built:
@@ -69,16 +69,17 @@ class Executor:
         self.build()
         model = self.model
         arrays = check_inputs(model, inputs)
-        env = bind_symbols(model.input_names, model.input_types, arrays, model.source)
+        env = dict(bind_symbols(model.input_names, model.input_types, arrays, model.source))
         values: dict[SSAValue, np.ndarray] = dict(zip(model.block.args, arrays))
         for op in model.block.ops:
             operands = [values[o] for o in op.operands]
             if isinstance(op, ReturnOp):
-                return dict(zip(model.output_names, (np.ascontiguousarray(o) for o in operands)))
+                return dict(zip(model.output_names, (contiguous(o) for o in operands)))
             if isinstance(op, FusedOp):
                 results = self.launch(op, operands, env, observe)
             else:
                 results = run_op(op, operands, model.weights, env)
+                bind_results(op, results, env)
             values.update(zip(op.results, results))
         raise InternalError("the model returns nothing")
 
@@ -95,7 +96,7 @@ class Executor:
         if any(a.size == 0 for a in operands):  # a reduction over nothing: no kernel iterates zero times
             return run_block(fused.block, operands, self.model.weights, env)
         kernel = self.select(fused, env)
-        inputs = [np.ascontiguousarray(operands[i]) for i in kernel_args(fused)]
+        inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
         violations = self._run_kernel(kernel, inputs, outputs, env)
         if observe is not None:
             observe(Launch(fused, kernel, inputs, outputs, env, violations))
@@ -138,6 +139,11 @@ class Executor:
                 f"kernel '{kernel.name}' deadlocks on the host twin", where=", ".join(kernel.members), got=result.message
             )
         return result.violations
+
+
+def contiguous(array: np.ndarray) -> np.ndarray:
+    """The array in row-major order; numpy's own function would give a scalar a dimension."""
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def kernel_names(fused: FusedOp) -> list[str]:

@@ -99,7 +99,7 @@ def compare(name: str, got: np.ndarray, expected: np.ndarray, tolerance: float) 
         wrong = float(np.max(np.abs(g - e)))
         return Comparison(name, wrong, wrong, 0.0)
     top = float(np.finfo(np.float32).max) if kind == dt.F32 or kind == dt.BF16 else float(np.finfo(np.float16).max)
-    e = np.where(np.abs(e) > top, np.sign(e) * np.inf, e)  # what the dtype can't hold is inf there
+    e = np.where(np.abs(e) > top, np.copysign(np.inf, e), e)  # what the dtype can't hold is inf there
     special = ~np.isfinite(e) | ~np.isfinite(g)
     same = (np.isnan(g) & np.isnan(e)) | (g == e)
     if np.any(special & ~same):

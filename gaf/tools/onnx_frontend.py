@@ -22,11 +22,10 @@ class OnnxFrontend(Frontend):
     def parse(self, ctx: Context, input: IO[bytes], input_name: str = "input") -> ModuleOp:
         from gaf.frontend.onnx.importer import load_onnx
 
-        path = getattr(input, "name", None)
-        if not isinstance(path, str):
+        if getattr(input, "name", None) != input_name:
             raise InvalidInputError(
                 "ONNX models are read from a file, not from a pipe or a part of a file",
                 where=input_name,
                 hint="weights may lie in files beside the model: give its path",
             )
-        return load_onnx(path).module
+        return load_onnx(input_name).module

@@ -17,9 +17,10 @@ from gaf.dialects.graph.model import Model, new_model
 from gaf.dialects.graph.ops.binary import AddOp, MulOp
 from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
-from gaf.dialects.graph.ops.norm import LayerNormOp, SoftmaxOp
+from gaf.dialects.graph.ops.norm import LayerNormOp
 from gaf.dialects.graph.ops.reduce import ReduceSumOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
+from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.region import NotFusible, address, build_region

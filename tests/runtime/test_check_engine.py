@@ -49,7 +49,7 @@ EXPECTED: dict[str, list[str]] = {
     "event_id_range": ["event-id"],
     "event_of_cube_core": ["event-kind"],
     "flag_of_other_id_does_not_order": ["missing-sync"],
-    "too_many_buffers": ["too-many-buffers"],
+    "too_many_buffers": ["buffer-number"],
     "ub_overflow": ["memory-overflow"],
     "buffers_overlap": ["buffer-overlap"],
     "reserved_ub": ["reserved-ub"],

@@ -48,7 +48,8 @@ VECTOR_FAULTS = {
     "ALLOC_WITHOUT_FREE": "queue-alloc",
     "FOREIGN_TENSOR": "queue-owner",
     "UB_OVERFLOW": "memory-overflow",
-    "TOO_MANY_BUFFERS": "too-many-buffers",
+    "UB_TOP_USED": "memory-overflow",
+    "TOO_MANY_BUFFERS": "buffer-number",
     "TOO_MANY_TENSORS": "event-ids",
     "COMPARE_TAIL": "compare-count",
     "REPEAT_256": "narrowing",
@@ -56,6 +57,8 @@ VECTOR_FAULTS = {
     "MASK_TOO_WIDE": "mask",
     "SECOND_MASK_WORD": "mask",
     "OPERANDS_OVERLAP": "operand-overlap",
+    "ROWS_OVERLAP": "operand-overlap",
+    "ACCUMULATOR_FIRST": "repeat-overlap",
     "TANH_IN_PLACE": "operand-overlap",
     "SELECT_NEEDS_RESERVED_UB": "reserved-ub",
     "COPY_COUNT": "copy-count",
@@ -65,12 +68,32 @@ VECTOR_FAULTS = {
     "CROSS_FLAG_IN_VECTOR_KERNEL": "cross-flag-kernel-type",
     "GATHER_OFFSET": "gather-offset",
     "MASK_MODE_LEFT": "counter-mode-left-on",
+    "BLOCK_COUNT_5000": "copy-limits",
+    "REDUCE_REPEAT_300": "repeat",
+    "DST_BLOCK_STRIDE_0": "stride",
+    "GM_SET_VALUE_NOT_CLEANED": "cache-not-cleaned",
+    "ADDRESS_OF_NOBODY": "not-allocated",
+    "SUB_TENSOR_PAST_END": "tensor-offset",
+    "TENSOR_SIZE_STRETCHED": "buffer-overflow",
+    "TBUF_PART_TOO_LARGE": "buffer-size",
+    "TABLE_INDEX_TOO_LARGE": "gather-index",
+    "ENQUE_TWICE": "queue-state",
+    "ENQUE_BEYOND_DEPTH": "queue-depth",
+    "BUFFER_NOT_INITIALISED": "buffer-init",
+    "BUFFER_OF_CUBE_CORE": "wrong-position",
+    "SECOND_TPIPE": "pipe-twice",
+    "EVENT_OF_CUBE_CORE": "event-kind",
+    "COMPARE_INT_LT": "compare-dtype",
+    "SELECT_MODE": "select-mode",
+    "TMP_TOO_SMALL": "tmp-size",
+    "GATHER_PATTERN_9": "gather-mask-pattern",
+    "TRAP": "trap",
 }
 
 MIX_FAULTS = {
     "FULL_FORGOTTEN": "race-between-cores",
     "FREE_FORGOTTEN": "race-between-cores",
-    "FULL_FROM_PIPE_M": "race-between-cores",
+    "FULL_FROM_PIPE_MTE1": "race-between-cores",
     "FULL_FROM_TWO_PIPES": "cross-flag-two-pipes",
     "FULL_ID_12": "cross-flag-id",
     "DRAIN_FORGOTTEN": "cross-flag-left-set",
@@ -96,6 +119,13 @@ MIX_FAULTS = {
     "ND2NZ_C0_STRIDE_0": "nd2nz-limits",
     "MMAD_K_5000": "mmad-limits",
     "L0A_OVERFLOW": "mmad-capacity",
+    "OPERANDS_SWAPPED": "position",
+    "TRANSPOSE_OF_FLOAT": "load-transpose",
+    "FILL_TOO_LARGE": "fill-limits",
+    "LOAD3D_WINDOW": "load3d-window",
+    "COPY_L1_TO_L0": "copy-path",
+    "VECTOR_CALL_ON_CUBE": "pipe-of-other-core",
+    "TOO_MANY_BLOCKS": "too-many-blocks",
 }
 
 
@@ -133,10 +163,13 @@ def run_mix(kernel: TwinKernel, fault: str, blocks: int = 2, tiles: int = 5) -> 
     b = rng.integers(-4, 5, (32, 32)).astype(np.float16)
     y = np.empty((len(a), 32), np.float32)
     z = np.empty((blocks * 2 * 16, 32), np.float32)
+    if fault == "TOO_MANY_BLOCKS":
+        blocks, tiles = 25, 1
+        a, y, z = np.zeros((800, 32), np.float16), np.empty((800, 32), np.float32), np.empty((800, 32), np.float32)
     if fault == "COUNTER_OVERFLOW":
         tiles = 18
         a, y = np.tile(a, (4, 1))[: blocks * tiles * 32], np.empty((blocks * tiles * 32, 32), np.float32)
-    result = kernel.launch([a, b, y, z], 1 << 16, struct.pack("<2I", MIX[fault], tiles), blocks, outputs=2)
+    result = kernel.launch([a, b, y, z], 1 << 18, struct.pack("<2I", MIX[fault], tiles), blocks, outputs=2)
     if fault == "NONE":
         np.testing.assert_array_equal(y, np.maximum(a.astype(np.float32) @ b.astype(np.float32).T, 0))
         halves = y.reshape(blocks, tiles, 2, 16, 32)[:, 0].reshape(-1, 16, 32)
@@ -160,6 +193,25 @@ def test_correct_kernels_pass(kernels: dict[str, TwinKernel]) -> None:
 def test_vector_fault(kernels: dict[str, TwinKernel], fault: str) -> None:
     violations = run_vector(kernels["vector_faults"], fault).violations
     assert violations and violations[0]["rule"] == VECTOR_FAULTS[fault], violations
+
+
+def test_facts_of_the_first_violation(kernels: dict[str, TwinKernel]) -> None:
+    violation = run_vector(kernels["vector_faults"], "MISSING_BARRIER").violations[0]
+    assert violation["kernel"] == "vector_faults" and violation["api"] == "Muls" and violation["operand"] == "src"
+    assert violation["core"] == "AIV 0" and violation["pipe"] == "V" and violation["node"] == "model/double"
+    assert violation["buffer"] == "VECOUT queue 0" and violation["offset"] == 0
+    assert "Adds (pipe V, node model/double) wrote without order: PipeBarrier<PIPE_V>" in violation["message"]
+    # 2 cores, 4 rows each; of each row the read and the write of Muls, in two buffers
+    assert violation["rule_count"] == 2 * 4 * 2
+
+
+def test_no_write_outside_of_an_output(kernels: dict[str, TwinKernel]) -> None:
+    x = np.ones((8, 20), np.float32)
+    memory = np.full((9, 20), 7, np.float32)
+    tiling = struct.pack("<3I", VECTOR["STORE_PAST_END"], 4, 20)
+    result = kernels["vector_faults"].launch([x, memory[:8]], 1 << 16, tiling, 2, outputs=1)
+    assert [v["rule"] for v in result.violations] == ["out-of-bounds", "output-not-written"]
+    assert (memory[8] == 7).all() and (memory[:7] == 4).all()
 
 
 @pytest.mark.parametrize("fault", MIX_FAULTS)

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+import onnx
 import pytest
 from xdsl.ir import Attribute
 
@@ -193,6 +195,42 @@ def test_bad_files_to_load(
         EXIT_INVALID,
         "absent.py: can't load this file",
     )
+
+
+@pytest.fixture
+def onnx_model(tmp_path: Path) -> Path:
+    """relu(x + x) on float32[n, 4], with a named node."""
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "xy")
+    nodes = [
+        onnx.helper.make_node("Add", ["x", "x"], ["t"], name="block/double"),
+        onnx.helper.make_node("Relu", ["t"], ["y"], name="block/relu"),
+    ]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(nodes, "m", [x], [y]), opset_imports=[onnx.helper.make_opsetid("", 17)]
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    return path
+
+
+def test_opens_onnx(onnx_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert gaf_opt.main([str(onnx_model), "-p", "verify-level", "--print-debuginfo"]) == EXIT_OK
+    out = capsys.readouterr().out
+    assert "graph.add" in out and "graph.relu" in out and "!graph.tensor<[n, 4], f32>" in out
+    assert "block/double" in out and "block/relu" in out
+
+
+def test_bad_onnx(
+    onnx_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(onnx_model.read_bytes())))
+    fails(capsys, ["--frontend=onnx"], EXIT_INVALID, "stdin: ONNX models are read from a file")
+    onnx_model.write_bytes(onnx_model.read_bytes()[:50])
+    fails(capsys, [str(onnx_model)], EXIT_INVALID, "model.onnx", "not an ONNX model")
+
+
+def test_target_without_kernels(onnx_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fails(capsys, [str(onnx_model), "--target=ascendc"], EXIT_INVALID, "there is no ascendc.kernel to print")
 
 
 def test_unwritable_output(program: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

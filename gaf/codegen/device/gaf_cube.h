@@ -106,8 +106,8 @@ private:
                                  uint32_t cols, uint32_t colAlign)
     {
         const uint32_t rowsPad = RoundUp(rows, 16), fracCols = RoundUp(cols, colAlign) / C0, loaded = DivUp(cols, C0);
-        if (rows != rowsPad) {  // clear the last 16 rows of every fractal column
-            AscendC::InitConstValueParams<AT> z(static_cast<uint16_t>(fracCols), 16, static_cast<uint16_t>(rowsPad - 16),
+        if (rows != rowsPad) {  // clear the last 16 rows of every fractal column that Nd2Nz reaches
+            AscendC::InitConstValueParams<AT> z(static_cast<uint16_t>(loaded), 16, static_cast<uint16_t>(rowsPad - 16),
                                                 static_cast<AT>(0));
             InitConstValue(l1[(rowsPad - 16) * C0], z);
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ascendc dialect: API calls, buffers, queues and synchronisation of one Ascend C kernel, ready to print."""
+"""The ascendc dialect: API calls, buffers, queues and synchronisation of one kernel, ready to print."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ API_OPS = tuple(op for op in OPS if issubclass(op, ApiOp))
 AscendC = Dialect("ascendc", list(OPS), [*ATTRIBUTES, *TYPES])
 
 __all__ = [
-    "API_OPS", "OPS", "ApiOp", "AscendC", "AscendOp", "Bop", "BufType", "CmpMode", "ForOp", "GmType", "HardEvent", "IfOp",
-    "KernelBuilder", "KernelKind", "KernelOp", "LetOp", "LocalType", "MmadType", "Mon", "NodeOp", "Pipe", "Position",
-    "QueueType", "RoundMode", "Scalar", "SectionOp", "copy", "cube", "kernel", "pitch", "queue", "rows", "sync", "tile",
+    "API_OPS", "OPS", "ApiOp", "AscendC", "AscendOp", "Bop", "BufType", "CmpMode", "ForOp", "GmType",
+    "HardEvent", "IfOp",
+    "KernelBuilder", "KernelKind", "KernelOp", "LetOp", "LocalType", "MmadType", "Mon", "NodeOp", "Pipe",
+    "Position",
+    "QueueType", "RoundMode", "Scalar", "SectionOp", "copy", "cube", "kernel", "pitch", "queue", "rows",
+    "sync", "tile",
     "vector",
 ]  # fmt: skip

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of an op of this dialect: operands, parameters, C++ text, pipe, memory it touches, cost and meaning.
+"""The contract of an op of this dialect: operands, parameters, C++ text, pipe, memory, cost and meaning.
 
-An API call is one class. Everything that another part of the compiler needs to know about it is asked of the class:
-the verifier, the printer, synchronisation, the cost model and the interpreter hold no list of calls.
+An API call is one class. Everything that another part of the compiler needs to know about it is asked of the
+class: the verifier, the printer, synchronisation, the cost model and the interpreter hold no list of calls.
 """
 
 from __future__ import annotations
@@ -105,10 +105,13 @@ def defined_operand(parser: Parser) -> SSAValue:
 class AscendOp(IRDLOperation):
     """Base of ops without regions: one constructor and one syntax for all.
 
-    Text: `%r = ascendc.op %a, %b [param = value, ...] : result_type`; operand types are known from their definition.
+    Text: `%r = ascendc.op %a, %b [param = value, ...] : result_type`.
+    Operand types are known from their definition.
     """
 
-    def __init__(self, *operands: SSAValue | Operation | None, result: Attribute | None = None, **params: Any) -> None:
+    def __init__(
+        self, *operands: SSAValue | Operation | None, result: Attribute | None = None, **params: Any
+    ) -> None:
         definition = type(self).get_irdl_definition()
         padded: list[Any] = list(operands) + [None] * (len(definition.operands) - len(operands))
         for i, (_, operand_def) in enumerate(definition.operands):
@@ -117,12 +120,15 @@ class AscendOp(IRDLOperation):
         properties: dict[str, Attribute] = {}
         for name, value in params.items():
             if name not in definition.properties:
-                raise TypeError(f"{definition.name} has no parameter '{name}', only {', '.join(definition.properties)}")
+                raise TypeError(
+                    f"{definition.name} has no parameter '{name}', only {', '.join(definition.properties)}"
+                )
             if value is not None:
-                properties[name] = value if isinstance(value, Attribute) else self.kinds()[name].convert(value)
-        super().__init__(
-            operands=padded, result_types=[] if result is None else [result], properties=properties
-        )
+                properties[name] = (
+                    value if isinstance(value, Attribute) else self.kinds()[name].convert(value)
+                )
+        ordered = {name: properties[name] for name in definition.properties if name in properties}
+        super().__init__(operands=padded, result_types=[] if result is None else [result], properties=ordered)
 
     @classmethod
     def kinds(cls) -> dict[str, ParamKind]:
@@ -205,7 +211,8 @@ class AscendOp(IRDLOperation):
         return names[: len(self.operands)]
 
     def cpp_fields(self, cpp: Cpp) -> dict[str, str]:
-        """What a C++ template of this op may use: `{operand}`, `{param}`, and `{T}`, the type of the first tensor.
+        """What a C++ template of this op may use: `{operand}`, `{param}`, and `{T}`, the type of the first
+        tensor.
 
         A tensor operand X with a parameter X_at becomes X[at].
         """
@@ -245,7 +252,7 @@ class ApiOp(AscendOp):
 
     CPP: C++ template over `cpp_fields`. PIPE: where it runs. HEADER: device-library header it needs.
     DTYPES: allowed element types per operand. SAME: groups of operands with one element type.
-    INPLACE: operands that dst may alias; every other pair of overlapping read and written operands is refused.
+    INPLACE: operands that dst may alias; other overlaps of read and written operands are refused.
     """
 
     CPP: ClassVar[str]
@@ -283,13 +290,20 @@ class ApiOp(AscendOp):
             if name in self.operand_names():
                 got = local_dtype(self.operand_named(name))
                 if got not in allowed:
-                    raise invalid(f"{self.name}: element type of {name}",
-                                  expected=" or ".join(d.name for d in allowed), got=got.name)
+                    raise invalid(
+                        f"{self.name}: element type of {name}",
+                        expected=" or ".join(d.name for d in allowed),
+                        got=got.name,
+                    )
         for group in self.SAME:
-            types = {n: _storage(local_dtype(self.operand_named(n))) for n in group if n in self.operand_names()}
+            types = {
+                n: _storage(local_dtype(self.operand_named(n))) for n in group if n in self.operand_names()
+            }
             if len(set(types.values())) > 1:
-                raise invalid(f"{self.name}: {', '.join(types)} have one element type",
-                              got=", ".join(f"{n} {t.name}" for n, t in types.items()))
+                raise invalid(
+                    f"{self.name}: {', '.join(types)} have one element type",
+                    got=", ".join(f"{n} {t.name}" for n, t in types.items()),
+                )
         for name, value in self.expressions():
             number = value.as_int()
             if number is not None and number < 0 and name not in self.SIGNED:

@@ -57,7 +57,11 @@ class KernelKind(StrEnum):
 
     @property
     def cpp(self) -> str:
-        return {"aiv": "KERNEL_TYPE_AIV_ONLY", "aic": "KERNEL_TYPE_AIC_ONLY", "mix": "KERNEL_TYPE_MIX_AIC_1_2"}[self.value]
+        return {
+            "aiv": "KERNEL_TYPE_AIV_ONLY",
+            "aic": "KERNEL_TYPE_AIC_ONLY",
+            "mix": "KERNEL_TYPE_MIX_AIC_1_2",
+        }[self.value]
 
 
 class Pipe(StrEnum):
@@ -163,7 +167,8 @@ def _half_away(x: Any) -> Any:
 
 
 _ROUND: dict[str, Callable[[Any], Any]] = {
-    "none": np.rint, "rint": np.rint, "floor": np.floor, "ceil": np.ceil, "round": _half_away, "trunc": np.trunc,
+    "none": np.rint, "rint": np.rint, "floor": np.floor, "ceil": np.ceil, "round": _half_away,
+    "trunc": np.trunc,
 }  # fmt: skip
 
 
@@ -321,7 +326,9 @@ class NamesAttr(Data[tuple[str, ...]]):
 
 def parse_names(parser: AttrParser) -> tuple[str, ...]:
     """Parse `[a, b]`."""
-    return tuple(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_identifier()))
+    return tuple(
+        parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_identifier())
+    )
 
 
 def format_names(names: Iterable[str]) -> str:
@@ -379,7 +386,9 @@ class ParamKind:
 
 def _enum_kind(cls: type[EnumAttribute[Any]]) -> ParamKind:
     return ParamKind(
-        lambda parser: cls(cls.parse_parameter(parser)), lambda a: a.data.value, lambda v: cls(cls.enum_type(v))
+        lambda parser: cls(cls.parse_parameter(parser)),
+        lambda a: a.data.value,
+        lambda v: cls(cls.enum_type(v)),
     )
 
 
@@ -389,14 +398,25 @@ def _quoted(text: str) -> str:
 
 PARAM_KINDS: dict[type[Attribute], ParamKind] = {
     ExprAttr: ParamKind(
-        lambda parser: ExprAttr(parse_expr(parser)), lambda a: format_expr(a.data), lambda v: ExprAttr(expr(v))
+        lambda parser: ExprAttr(parse_expr(parser)),
+        lambda a: format_expr(a.data),
+        lambda v: ExprAttr(expr(v)),
     ),
     ShapeAttr: ParamKind(lambda p: ShapeAttr(parse_shape(p)), lambda a: format_shape(a.data), ShapeAttr.of),
     ScalarAttr: ParamKind(lambda p: ScalarAttr(parse_scalar(p)), lambda a: str(a.data), ScalarAttr.of),
     StringAttr: ParamKind(lambda p: StringAttr(p.parse_str_literal()), lambda a: _quoted(a.data), StringAttr),
     **{
         cls: _enum_kind(cls)
-        for cls in (PositionAttr, KernelKindAttr, PipeAttr, HardEventAttr, BopAttr, MonAttr, RoundModeAttr, CmpModeAttr)
+        for cls in (
+            PositionAttr,
+            KernelKindAttr,
+            PipeAttr,
+            HardEventAttr,
+            BopAttr,
+            MonAttr,
+            RoundModeAttr,
+            CmpModeAttr,
+        )
     },
 }
 """Every kind of parameter that an op of this dialect may have."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A builder that lowerings and tests write kernels with: nested scopes as `with` blocks, values with names."""
+"""A builder that lowerings and tests write kernels with: scopes are `with` blocks, values have names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class KernelBuilder:
     # -- host side ------------------------------------------------------------------------------
 
     def field(self, name: str, value: ExprLike) -> Expr:
-        """Add a tiling field (an expression of symbols and earlier fields); returns its name as an expression."""
+        """Add a tiling field, computed from symbols and earlier fields; returns its name as an expression."""
         self.tiling.append((name, value))
         self._names.add(name)
         return sym(name)
@@ -156,7 +156,9 @@ class KernelBuilder:
         """A buffer for temporaries."""
         return self._value(InitBufOp(bytes=bytes, result=BufType.of()), name)
 
-    def buf_get(self, buf: SSAValue, offset: ExprLike, count: ExprLike, element: Element, name: str) -> SSAValue:
+    def buf_get(
+        self, buf: SSAValue, offset: ExprLike, count: ExprLike, element: Element, name: str
+    ) -> SSAValue:
         """`count` elements of a buffer from byte `offset` on."""
         return self._value(BufGetOp(buf, offset=offset, count=count, result=LocalType.of(element)), name)
 
@@ -239,10 +241,9 @@ class KernelBuilder:
     def finish(self) -> KernelOp:
         """The kernel, verified; raises VerifyException."""
         kernel = KernelOp(
-            self.name, self.kind, self.args, self.symbols, self.tiling, self.guards, self.blocks, self.workspace_bytes,
+            self.name, self.kind, self.args, self.symbols, self.tiling, self.guards, self.blocks,
+            self.workspace_bytes,
             self.members, self._body,
         )  # fmt: skip
         kernel.verify()
         return kernel
-
-

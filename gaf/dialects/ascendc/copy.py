@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from gaf.dialects.ascendc.api import Access, ApiOp, local_dtype, pitch, tile
+from gaf.dialects.ascendc.api import Access, ApiOp, local_dtype, tile
 from gaf.dialects.ascendc.attributes import Pipe
 from gaf.dialects.ascendc.cycles import Cost
 from gaf.dialects.ascendc.types import GmType, LocalType
@@ -21,7 +20,10 @@ if TYPE_CHECKING:
 
 @irdl_op_definition
 class LoadTileOp(ApiOp):
-    """`dst[r, c] = src[src_at + r * stride + c]`; pad lanes become 0. stride in elements, 0 reads one row again."""
+    """`dst[r, c] = src[src_at + r * stride + c]`; pad lanes become 0.
+
+    The stride is in elements; 0 reads one row again.
+    """
 
     name = "ascendc.load_tile"
     dst = operand_def(LocalType)
@@ -52,7 +54,10 @@ class LoadTileOp(ApiOp):
 
 @irdl_op_definition
 class StoreTileOp(ApiOp):
-    """`dst[dst_at + r * stride + c] = src[r, c]` for the real lanes; stride >= lanes when there are several rows."""
+    """`dst[dst_at + r * stride + c] = src[r, c]` for the real lanes.
+
+    The stride is in elements, and >= lanes when there are several rows.
+    """
 
     name = "ascendc.store_tile"
     dst = operand_def(GmType)
@@ -76,7 +81,9 @@ class StoreTileOp(ApiOp):
     def run(self, core: Core) -> None:
         rows, lanes = core.int(self.param("rows")), core.int(self.param("lanes"))
         src = core.tile(self.src, rows, lanes)[:, :lanes]
-        core.gm(self.dst).write(self, core, core.int(self.param("dst_at")), core.int(self.param("stride")), src)
+        core.gm(self.dst).write(
+            self, core, core.int(self.param("dst_at")), core.int(self.param("stride")), src
+        )
 
 
 @irdl_op_definition
@@ -128,8 +135,6 @@ class GatherTileOp(ApiOp):
                 raise core.error(self, f"index {row} is outside a table of {count} rows")
             row += count if row < 0 else 0
             dst[r, :lanes] = table.read(self, core, at + row * stride, 1, lanes, lanes)[0]
-
-
 
 
 OPS = (LoadTileOp, StoreTileOp, GatherTileOp)

@@ -30,7 +30,7 @@ PANEL_BYTES = 512
 
 @irdl_op_definition
 class InitMmadOp(AscendOp):
-    """`%mm = ascendc.init_mmad [m = 128, n = 256] : !ascendc.mmad<f16, nt, f32>`: buffers for blocks up to m x n."""
+    """`%mm = ascendc.init_mmad [m = 128, n = 256] : !ascendc.mmad<f16, nt, f32>`: for blocks up to m x n."""
 
     name = "ascendc.init_mmad"
     m = prop_def(ExprAttr)
@@ -49,8 +49,14 @@ class InitMmadOp(AscendOp):
 
     def verify_(self) -> None:
         if core_of(self) is not KernelKind.AIC:
-            raise invalid("ascendc.init_mmad runs on the cube core", expected="ascendc.section aic, or a kernel of kind aic")
-        if self.parent_op() is not None and self.parent_op().name not in ("ascendc.kernel", "ascendc.section"):
+            raise invalid(
+                "ascendc.init_mmad runs on the cube core",
+                expected="ascendc.section aic, or a kernel of kind aic",
+            )
+        if self.parent_op() is not None and self.parent_op().name not in (
+            "ascendc.kernel",
+            "ascendc.section",
+        ):
             raise invalid("ascendc.init_mmad in a loop", expected="at the top of a kernel or section")
         for param, limit in (("m", MAX_M), ("n", MAX_N)):
             value = self.param(param).as_int()
@@ -74,8 +80,8 @@ class InitMmadOp(AscendOp):
 class MmadRunOp(ApiOp):
     """`c[m, n] = A * B` in f32 accumulation: c at `c_at` with row pitch `ldc` >= roundUp(n, 16), and so on.
 
-    A is [m, k] with row pitch lda ([k, m] when stored transposed), B is [k, n] with row pitch ldb ([n, k] when
-    stored transposed). Columns n .. roundUp(n, 16) of c become 0.
+    A is [m, k] with row pitch lda ([k, m] when stored transposed), B is [k, n] with row pitch ldb ([n, k]
+    when stored transposed). Columns n .. roundUp(n, 16) of c become 0.
     """
 
     name = "ascendc.mmad_run"
@@ -104,11 +110,17 @@ class MmadRunOp(ApiOp):
         for name, want in (("c", kind.output), ("a", kind.input), ("b", kind.input)):
             got = local_dtype(self.operand_named(name))
             if got is not dt.of(want):
-                raise invalid(f"ascendc.mmad_run: element type of {name}", expected=dt.of(want).name, got=got.name)
+                raise invalid(
+                    f"ascendc.mmad_run: element type of {name}", expected=dt.of(want).name, got=got.name
+                )
         ldc, n = self.param("ldc").as_int(), self.param("n").as_int()
         if ldc is not None and n is not None and ldc < -(-n // 16) * 16:
-            raise invalid("ascendc.mmad_run: row pitch of c", expected=f">= {-(-n // 16) * 16}", got=ldc,
-                          hint="Fixpipe writes whole 16-column fractals: use a workspace ring with a rounded pitch")
+            raise invalid(
+                "ascendc.mmad_run: row pitch of c",
+                expected=f">= {-(-n // 16) * 16}",
+                got=ldc,
+                hint="Fixpipe writes whole 16-column fractals: use a workspace ring with a rounded pitch",
+            )
 
     def cost(self) -> tuple[Cost, ...]:
         kind = self.mmad.type

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cycles of vector instructions on A2 and rates of its copy engines, per core: a cost table with its sources.
 
-Vector rows are the public fits `cycles = slope * elements + start` for float32 (graph-autofusion, perf_param_v1.cpp),
-with slopes raised to the machine's floor of one 256-byte repeat per cycle where the fit lies below it (asc-devkit,
-table of theoretical vector throughput). Ln has no fit: it takes the throughput row of Exp and Exp's start.
+Vector rows are the public fits `cycles = slope * elements + start` for float32 (graph-autofusion,
+perf_param_v1.cpp), with slopes raised to the machine's floor of one 256-byte repeat per cycle where the fit
+lies below it (asc-devkit, table of theoretical vector throughput). Ln has no fit: it takes the throughput row
+of Exp and Exp's start.
 """
 
 from __future__ import annotations
@@ -16,17 +17,22 @@ FLOOR_F32 = 1 / 64
 """Cycles per float32 element of an instruction that covers one repeat a cycle."""
 
 VECTOR_F32: dict[str, tuple[float, float]] = {
-    "Abs": (FLOOR_F32, 20.06), "Adds": (FLOOR_F32, 22.09), "Add": (0.0206, 23.22), "Sub": (0.0213, 22.13),
-    "Muls": (FLOOR_F32, 23.10), "Mul": (0.0206, 23.23), "Div": (0.0454, 29.09), "Max": (0.0215, 20.13),
-    "Min": (0.0215, 20.13), "Maxs": (FLOOR_F32, 20.09), "Mins": (FLOOR_F32, 20.09), "Exp": (0.0313, 28.04),
-    "Ln": (0.0313, 28.04), "Sqrt": (0.0313, 29.00), "Rsqrt": (FLOOR_F32, 21.10), "Reciprocal": (FLOOR_F32, 21.06),
-    "Relu": (FLOOR_F32, 20.02), "LeakyRelu": (FLOOR_F32, 20.02), "Tanh": (0.1570, 153.93), "Erf": (0.6038, 458.29),
-    "Sin": (0.6038, 458.29), "Cos": (0.6038, 458.29), "Tan": (0.6038, 458.29), "Atan": (0.6038, 458.29),
-    "Power": (0.6199, 730.11), "Select": (0.0229, 43.99), "CompareScalar": (0.0161, 21.97), "Compare": (FLOOR_F32, 21.03),
-    "Duplicate": (FLOOR_F32, 17.00), "Brcb": (FLOOR_F32, 13.07), "Copy": (0.0157, 13.00), "Cast": (FLOOR_F32, 20.44),
-    "WholeReduce": (0.1094, 32.00), "CreateVecIndex": (FLOOR_F32, 17.00),
+    "Abs": (FLOOR_F32, 20.06), "Relu": (FLOOR_F32, 20.02), "LeakyRelu": (FLOOR_F32, 20.02),
+    "Add": (0.0206, 23.22), "Sub": (0.0213, 22.13), "Mul": (0.0206, 23.23), "Div": (0.0454, 29.09),
+    "Max": (0.0215, 20.13), "Min": (0.0215, 20.13), "Maxs": (FLOOR_F32, 20.09), "Mins": (FLOOR_F32, 20.09),
+    "Adds": (FLOOR_F32, 22.09), "Muls": (FLOOR_F32, 23.10),
+    "Exp": (0.0313, 28.04), "Ln": (0.0313, 28.04), "Sqrt": (0.0313, 29.00),
+    "Rsqrt": (FLOOR_F32, 21.10), "Reciprocal": (FLOOR_F32, 21.06),
+    "Tanh": (0.1570, 153.93), "Erf": (0.6038, 458.29), "Sin": (0.6038, 458.29), "Cos": (0.6038, 458.29),
+    "Tan": (0.6038, 458.29), "Atan": (0.6038, 458.29), "Power": (0.6199, 730.11),
+    "Select": (0.0229, 43.99), "CompareScalar": (0.0161, 21.97), "Compare": (FLOOR_F32, 21.03),
+    "Duplicate": (FLOOR_F32, 17.00), "CreateVecIndex": (FLOOR_F32, 17.00), "Brcb": (FLOOR_F32, 13.07),
+    "Copy": (0.0157, 13.00), "Cast": (FLOOR_F32, 20.44), "WholeReduce": (0.1094, 32.00),
 }  # fmt: skip
-"""Instruction -> (cycles per element, start cycles). Sin, Cos, Tan, Atan: estimated as Erf; CreateVecIndex as Duplicate."""
+"""Instruction -> (cycles per element, start cycles).
+
+Estimated: Sin, Cos, Tan and Atan as Erf, CreateVecIndex as Duplicate.
+"""
 
 GM_TO_UB = (8.1, 27.01)
 """Bytes per cycle with all vector cores at work (9.9 from 25,000 bytes on), and start cycles, of one load."""
@@ -43,7 +49,7 @@ BARRIER = 30.0
 
 @dataclass(frozen=True)
 class Cost:
-    """`calls` executions of one instruction over `amount` elements (vector), bytes (copies) or MACs (cube) in total."""
+    """`calls` executions of one instruction over `amount` elements, bytes or MACs in total."""
 
     instruction: str
     amount: Expr

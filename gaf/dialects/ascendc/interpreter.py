@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs an ascendc kernel in Python: every core, byte-exact unified buffer, queues, flags between cores.
 
-Values live at the byte offsets that the kernel plans, so a wrong memory plan gives wrong results. Memory that nobody
-wrote holds NaN bytes, and so does scratch after use. Detected: accesses outside of a tensor, buffer or argument,
-queue misuse, a store to an input, outputs that were never written, more memory than there is, and deadlocks.
-Pipes have no time here: a missing barrier or event goes unseen (that is the host twin's check mode).
+Values live at the byte offsets that the kernel plans, so a wrong memory plan gives wrong results. Memory that
+nobody wrote holds NaN bytes, and so does scratch after use. Detected: accesses outside of a tensor, buffer or
+argument, queue misuse, a store to an input, outputs that were never written, more memory than there is, and
+deadlocks. Pipes have no time here: a missing barrier or event goes unseen (that is the host twin's check
+mode).
 """
 
 from __future__ import annotations
@@ -16,12 +17,22 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
-from gaf.dialects.ascendc.api import AscendOp, local_dtype
+from gaf.dialects.ascendc.api import Access, ApiOp, AscendOp, local_dtype
 from gaf.dialects.ascendc.attributes import KernelKind, Scalar
 from gaf.dialects.ascendc.kernel import KernelOp, RegionOp
 from gaf.dialects.ascendc.limits import UB_BYTES
-from gaf.dialects.ascendc.queue import AllocOp, BufGetOp, DequeOp, EnqueOp, FreeOp, ReinterpretOp, SliceOp, WorkspaceOp
-from gaf.dialects.ascendc.types import QueueType
+from gaf.dialects.ascendc.memory import conflicting_pairs, overlap_hint
+from gaf.dialects.ascendc.queue import (
+    AllocOp,
+    BufGetOp,
+    DequeOp,
+    EnqueOp,
+    FreeOp,
+    ReinterpretOp,
+    SliceOp,
+    WorkspaceOp,
+)
+from gaf.dialects.ascendc.types import LocalType, QueueType
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.errors import GafError, InvalidInputError, UnsupportedError, VerificationError
@@ -45,9 +56,10 @@ def interpret(
 ) -> dict[str, np.ndarray]:
     """Execute a launch; returns the output arrays by argument name.
 
-    `arrays` holds every input with the shape that the kernel states; outputs in it are ignored. `symbols` gives each
-    symbol; `blocks` overrides the launch width; `observe` is called with the core before each statement. Raises UnsupportedError when a guard of the kernel fails,
-    InvalidInputError for arrays that don't fit, VerificationError when the kernel does something illegal.
+    `arrays` holds every input with the shape that the kernel states; outputs in it are ignored. `symbols`
+    gives each symbol; `blocks` overrides the launch width; `observe` is called with the core before each
+    statement. Raises UnsupportedError when a guard of the kernel fails, InvalidInputError for arrays that
+    don't fit, VerificationError when the kernel does something illegal.
     """
     return Machine(kernel, arrays, symbols, blocks, observe).run()
 
@@ -84,7 +96,9 @@ class GmRef:
         if rows and lanes:
             first, last = min(at, at + (rows - 1) * stride), max(at, at + (rows - 1) * stride) + lanes
             if first < 0 or last > self.array.size:
-                raise core.error(op, f"elements {first}..{last - 1} of '{self.name}', which has {self.array.size}")
+                raise core.error(
+                    op, f"elements {first}..{last - 1} of '{self.name}', which has {self.array.size}"
+                )
         return at + np.arange(rows)[:, None] * stride + np.arange(lanes)[None, :]
 
 
@@ -125,6 +139,7 @@ class Core:
         self.ub = np.full(UB_BYTES, POISON, np.uint8)
         self.top = 0
         self.node = ""
+        self.op: Operation = machine.kernel
         self.events: set[tuple[str, int]] = set()
         self.flags: dict[int, int] = {}
         self.barriers = 0
@@ -132,7 +147,11 @@ class Core:
     @property
     def title(self) -> str:
         """Which core this is, for messages."""
-        sub = f".{self.sub}" if self.machine.kernel.kind.data is KernelKind.MIX and self.kind is KernelKind.AIV else ""
+        sub = (
+            f".{self.sub}"
+            if self.machine.kernel.kind.data is KernelKind.MIX and self.kind is KernelKind.AIV
+            else ""
+        )
         return f"{self.kind.value} {self.block_index}{sub}"
 
     def error(self, op: Operation, what: str) -> GafError:
@@ -160,10 +179,11 @@ class Core:
         ref: LocalRef = self.values[value]
         dtype = local_dtype(value).numpy
         size = elements * dtype.itemsize
-        op = value.owner
-        assert isinstance(op, Operation)
+        op = self.op
         if elements < 0 or size > ref.bytes:
-            raise self.error(op, f"{elements} elements ({size} bytes) of '%{value.name_hint}', which has {ref.bytes} bytes")
+            raise self.error(
+                op, f"{elements} elements ({size} bytes) of '%{value.name_hint}', which has {ref.bytes} bytes"
+            )
         if ref.slot is not None and ref.slot.state not in ("allocated", "dequeued"):
             raise self.error(op, f"'%{value.name_hint}' is used while {ref.slot.state}")
         return self.ub[ref.start : ref.start + size].view(dtype)
@@ -200,11 +220,16 @@ class Core:
 
     def init_buf(self, value: SSAValue, size: int) -> None:
         assert isinstance(value.owner, Operation)
-        self.values[value] = LocalRef(self.reserve(value.owner, size, value.name_hint or "buf"), -(-size // 32) * 32)
+        self.values[value] = LocalRef(
+            self.reserve(value.owner, size, value.name_hint or "buf"), -(-size // 32) * 32
+        )
 
     def buf_get(self, op: BufGetOp) -> None:
         buf: LocalRef = self.values[op.buf]
-        offset, size = self.int(op.param("offset")), self.int(op.param("count")) * local_dtype(op.tensor).bytes
+        offset, size = (
+            self.int(op.param("offset")),
+            self.int(op.param("count")) * local_dtype(op.tensor).bytes,
+        )
         if offset % 32:
             raise self.error(op, f"offset {offset} isn't a multiple of 32 bytes")
         if offset < 0 or size < 0 or offset + size > buf.bytes:
@@ -215,7 +240,9 @@ class Core:
         queue: Queue = self.values[op.queue]
         slot = next((s for s in queue.slots if s.state == "free"), None)
         if slot is None:
-            raise self.error(op, f"all {len(queue.slots)} buffers of '{queue.name}' are in use: the core would hang")
+            raise self.error(
+                op, f"all {len(queue.slots)} buffers of '{queue.name}' are in use: the core would hang"
+            )
         slot.state = "allocated"
         self.ub[slot.start : slot.start + queue.bytes] = POISON
         self.values[op.tensor] = LocalRef(slot.start, queue.bytes, slot)
@@ -299,12 +326,28 @@ class Core:
         for op in block.ops:
             if not isinstance(op, AscendOp | RegionOp):
                 raise self.error(op, "isn't an op of the ascendc dialect")
+            self.op = op
             if self.machine.observe is not None:
                 self.machine.observe(self, op)
             with np.errstate(all="ignore"):
                 waiting = op.run(self)
+            if isinstance(op, ApiOp):
+                self._check_overlap(op)
             if waiting is not None:
                 yield from waiting
+
+    def _check_overlap(self, op: ApiOp) -> None:
+        """What a call writes shares no memory with other operands, except those that may equal dst."""
+        accesses = [a for a in op.accesses() if isinstance(a.value.type, LocalType)]
+        for target, other in conflicting_pairs(op, accesses):
+            (lo, hi), (low, high) = self._extent(target), self._extent(other)
+            equal = lo == low and not other.write and target.name == "dst" and other.name in op.INPLACE
+            if lo < high and low < hi and not equal:
+                raise self.error(op, f"{target.name} overlaps {other.name}; {overlap_hint(op)}")
+
+    def _extent(self, access: Access) -> tuple[int, int]:
+        start = self.values[access.value].start
+        return start, start + self.int(access.elements) * local_dtype(access.value).bytes
 
     def finish(self) -> None:
         """Checks at the end of the kernel."""
@@ -337,8 +380,11 @@ class Machine:
             env[name] = value.evaluate(env)
         for guard in kernel.guards.data:
             if guard.evaluate(env) < 0:
-                raise UnsupportedError(f"kernel '{self.name}' can't run for these sizes", expected=f"{guard} >= 0",
-                                       got=guard.evaluate(env))
+                raise UnsupportedError(
+                    f"kernel '{self.name}' can't run for these sizes",
+                    expected=f"{guard} >= 0",
+                    got=guard.evaluate(env),
+                )
         self.fields = {n: env[n] for n, _ in kernel.tiling.data}
         self.blocks = blocks if blocks is not None else max(1, kernel.param("blocks").evaluate(env))
         self.workspace = np.full(max(0, kernel.param("workspace").evaluate(env)), POISON, np.uint8)
@@ -363,15 +409,20 @@ class Machine:
         if role == "out":
             size = int(np.prod(shape, dtype=np.int64))
             memory = np.full(size * dtype.bytes, POISON, np.uint8)
-            ref = GmRef(name, memory.view(np.uint8 if dtype.is_bool else dtype.numpy), True, np.zeros(size, bool))
+            ref = GmRef(
+                name, memory.view(np.uint8 if dtype.is_bool else dtype.numpy), True, np.zeros(size, bool)
+            )
             self.outputs[name] = (ref, shape)
             return ref
         if name not in arrays:
             raise InvalidInputError(f"kernel '{self.name}': input '{name}' is missing")
         array = np.asarray(arrays[name])
         if tuple(array.shape) != shape or array.dtype != dtype.numpy:
-            raise InvalidInputError(f"kernel '{self.name}': input '{name}' doesn't fit", expected=f"{dtype.name}{list(shape)}",
-                                    got=f"{array.dtype}{list(array.shape)}")
+            raise InvalidInputError(
+                f"kernel '{self.name}': input '{name}' doesn't fit",
+                expected=f"{dtype.name}{list(shape)}",
+                got=f"{array.dtype}{list(array.shape)}",
+            )
         flat = np.ascontiguousarray(array).reshape(-1)
         return GmRef(name, flat.view(np.uint8) if dtype.is_bool else flat, False)
 
@@ -414,7 +465,9 @@ class Machine:
                 self._deadlock(waiting, running)
         if any(any(counts) for counts in self.pending.values()):
             left = {flag: counts for (_, flag), counts in self.pending.items() if any(counts)}
-            raise VerificationError(f"cross-core flags that only one vector core set: {left}", where=f"kernel '{self.name}'")
+            raise VerificationError(
+                f"cross-core flags that only one vector core set: {left}", where=f"kernel '{self.name}'"
+            )
         return {name: self._output(name, ref, shape) for name, (ref, shape) in self.outputs.items()}
 
     def _stuck(self, core: Core, reason: str) -> bool:

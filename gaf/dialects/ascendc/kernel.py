@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structure of an Ascend C kernel: the kernel itself, scalar names, loops, conditions, core sections, model nodes."""
+"""Structure of a kernel: the kernel itself, scalar names, loops, conditions, core sections, model nodes."""
 
 from __future__ import annotations
 
@@ -31,24 +31,15 @@ from gaf.dialects.ascendc.attributes import (
 from gaf.dialects.ascendc.types import GmType
 from gaf.dialects.common.attributes import ExprAttr, ShapeAttr, format_shape, parse_expr, parse_shape
 from gaf.dialects.common.index import Expr, ExprLike, Func, expr, format_expr, sym
+from gaf.dialects.common.names import RESERVED_NAMES
 
 if TYPE_CHECKING:
     from gaf.dialects.ascendc.interpreter import Core
 
 BUILTIN_NAMES = ("block", "blocks", "sub")
-"""Scalars every kernel knows: index of the core (of the group in a mix kernel), how many, and 0 or 1 of two AIVs."""
-
-RESERVED_NAMES = frozenset(
-    "block blocks sub t pipe workspace floordiv mod min max read float gaf AscendC alignas auto bool break case char "
-    "class const constexpr continue default delete do double else enum explicit extern false for friend goto half if "
-    "inline int long namespace new operator private protected public register return short signed sizeof static struct "
-    "switch template this throw true try typedef typename union unsigned using virtual void volatile while "
-    "bfloat16_t to step eq ne lt le gt ge "
-    "Add Sub Mul Div Max Min Adds Muls Maxs Mins Exp Ln Abs Sqrt Rsqrt Reciprocal Relu LeakyRelu Duplicate Cast "
-    "CreateVecIndex SetFlag WaitFlag CrossCoreSetFlag CrossCoreWaitFlag SyncAll PipeBarrier TPipe TQue TBuf LocalTensor "
-    "GlobalTensor TPosition RoundMode CMPMODE HardEvent GetBlockIdx GetBlockNum GetSubBlockIdx GetSubBlockNum".split()
-)
-"""Names that C++, the printed kernel or the text format use for something else."""
+"""Scalars every kernel knows: index of the core (of the group in a mix kernel), how many, and 0 or 1 of two
+AIVs.
+"""
 
 ROLES = ("in", "out")
 
@@ -58,21 +49,27 @@ def check_name(name: str, what: str, taken: Iterable[str] = ()) -> None:
     if not IDENTIFIER.fullmatch(name) or name in RESERVED_NAMES:
         raise invalid(f"'{name}' can't name {what}", expected="a C++ identifier that isn't reserved")
     if name in taken:
-        raise invalid(f"the name '{name}' of {what} is taken", hint="names are unique within a kernel's scopes")
+        raise invalid(
+            f"the name '{name}' of {what} is taken", hint="names are unique within a kernel's scopes"
+        )
 
 
 def check_expr(e: Expr, scope: set[str], where: str) -> None:
     """Raises VerifyException if an expression uses a name out of scope or reads memory."""
     unknown = e.names() - scope
     if unknown:
-        raise invalid(f"{where} uses the unknown name {', '.join(sorted(unknown))}",
-                      expected="one of " + (", ".join(sorted(scope)) or "no names at all"))
+        raise invalid(
+            f"{where} uses the unknown name {', '.join(sorted(unknown))}",
+            expected="one of " + (", ".join(sorted(scope)) or "no names at all"),
+        )
     if _reads(e):
         raise invalid(f"{where} reads memory: {e}", hint="gathers are ascendc.gather_tile")
 
 
 def _reads(e: Expr) -> bool:
-    return any(isinstance(a, Func) and (a.name == "read" or any(_reads(x) for x in a.args)) for a in e.atoms())
+    return any(
+        isinstance(a, Func) and (a.name == "read" or any(_reads(x) for x in a.args)) for a in e.atoms()
+    )
 
 
 class RegionOp(IRDLOperation):
@@ -130,10 +127,16 @@ class ForOp(RegionOp):
     hi = prop_def(ExprAttr)
     step = prop_def(ExprAttr)
 
-    def __init__(self, var: str, lo: ExprLike, hi: ExprLike, step: ExprLike = 1, body: Region | None = None) -> None:
+    def __init__(
+        self, var: str, lo: ExprLike, hi: ExprLike, step: ExprLike = 1, body: Region | None = None
+    ) -> None:
         super().__init__(
-            properties={"var": StringAttr(var), "lo": ExprAttr(expr(lo)), "hi": ExprAttr(expr(hi)),
-                        "step": ExprAttr(expr(step))},
+            properties={
+                "var": StringAttr(var),
+                "lo": ExprAttr(expr(lo)),
+                "hi": ExprAttr(expr(hi)),
+                "step": ExprAttr(expr(step)),
+            },
             regions=[_body(body)],
         )
 
@@ -164,7 +167,8 @@ class ForOp(RegionOp):
     def header(self, cpp: Cpp) -> str:
         var = self.var.data
         step = "++" + var if self.param("step") == 1 else f"{var} += {cpp.expr(self.param('step'))}"
-        return f"for (int64_t {var} = {cpp.expr(self.param('lo'))}; {var} < {cpp.expr(self.param('hi'))}; {step})"
+        lo, hi = cpp.expr(self.param("lo")), cpp.expr(self.param("hi"))
+        return f"for (int64_t {var} = {lo}; {var} < {hi}; {step})"
 
     def run(self, core: Core) -> Iterator[str]:
         step = core.int(self.param("step"))
@@ -186,7 +190,11 @@ class IfOp(RegionOp):
 
     def __init__(self, lhs: ExprLike, mode: CmpMode | str, rhs: ExprLike, body: Region | None = None) -> None:
         super().__init__(
-            properties={"lhs": ExprAttr(expr(lhs)), "mode": CmpModeAttr(CmpMode(mode)), "rhs": ExprAttr(expr(rhs))},
+            properties={
+                "lhs": ExprAttr(expr(lhs)),
+                "mode": CmpModeAttr(CmpMode(mode)),
+                "rhs": ExprAttr(expr(rhs)),
+            },
             regions=[_body(body)],
         )
 
@@ -201,7 +209,9 @@ class IfOp(RegionOp):
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_string(f" {format_expr(self.param('lhs'))} {self.mode.data.value} {format_expr(self.param('rhs'))}")
+        printer.print_string(
+            f" {format_expr(self.param('lhs'))} {self.mode.data.value} {format_expr(self.param('rhs'))}"
+        )
         _print_body(printer, self, self.body)
 
     def header(self, cpp: Cpp) -> str:
@@ -292,7 +302,7 @@ class NodeOp(AscendOp):
             printer.print_string_literal(self.note.data)
 
     def cpp(self, cpp: Cpp) -> Sequence[str]:
-        note = f"  // {self.note.data}" if self.note is not None else ""
+        note = f"  // {cpp_comment(self.note.data)}" if self.note is not None else ""
         return [f"GAF_AT({cpp_string(self.node.data)});{note}"]
 
     def run(self, core: Core) -> None:
@@ -300,19 +310,26 @@ class NodeOp(AscendOp):
 
 
 def cpp_string(text: str) -> str:
-    """A C++ string literal."""
-    escaped = "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\{c}" if c in '"\\' else "?" for c in text)
-    return f'"{escaped}"'
+    """A C++ string literal; question marks are escaped, since two of them may start a trigraph."""
+    return '"' + "".join(f"\\{c}" if c in '"\\?' else c if c.isprintable() else " " for c in text) + '"'
+
+
+def cpp_comment(text: str) -> str:
+    """Text for a line comment: one line that doesn't end in a backslash, which would continue the comment."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return f"{line} ." if line.endswith("\\") else line
 
 
 @irdl_op_definition
 class KernelOp(RegionOp):
-    """One kernel: its arguments, what the host computes for it (tiling, guards, blocks, workspace), and its body.
+    """One kernel: its arguments, what the host computes for it (tiling, guards, blocks, workspace), and its
+    body.
 
-    `symbols` are the integers the host knows (dims). `tiling` fields are computed on the host from symbols and
-    earlier fields and handed over in the tiling struct: the only names that the body starts with, beside `block`,
-    `blocks` and `sub`. Every expression in `guards` must be >= 0 for a launch. `blocks` is the launch width,
-    `workspace` bytes of global scratch memory. `members` are the model nodes the kernel computes.
+    `symbols` are the integers the host knows (dims). `tiling` fields are computed on the host from symbols
+    and earlier fields and handed over in the tiling struct: the only names that the body starts with, beside
+    `block`, `blocks` and `sub`. Every expression in `guards` must be >= 0 for a launch. `blocks` is the
+    launch width, `workspace` bytes of global scratch memory. `members` are the model nodes the kernel
+    computes.
     """
 
     name = "ascendc.kernel"
@@ -370,7 +387,9 @@ class KernelOp(RegionOp):
         """(name, type, role, shape) of every argument, in order."""
         return [
             (n, v.type, r, s.data)  # type: ignore[misc]
-            for n, v, r, s in zip(self.arg_names.data, self.body.block.args, self.roles.data, self.shapes, strict=True)
+            for n, v, r, s in zip(
+                self.arg_names.data, self.body.block.args, self.roles.data, self.shapes, strict=True
+            )
         ]
 
     def arg(self, name: str) -> SSAValue:
@@ -401,7 +420,9 @@ class KernelOp(RegionOp):
         workspace: ExprLike = parse_expr(parser) if parser.parse_optional_keyword("workspace") else 0
         members: Sequence[str] = ()
         if parser.parse_optional_keyword("members"):
-            members = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parser.parse_str_literal())
+            members = parser.parse_comma_separated_list(
+                parser.Delimiter.SQUARE, lambda: parser.parse_str_literal()
+            )
         attributes = parser.parse_optional_attr_dict_with_keyword()
         body = parser.parse_region([a for _, a, _, _ in args])
         full = [(n, a.type, r, s) for n, a, r, s in args]
@@ -414,7 +435,9 @@ class KernelOp(RegionOp):
         printer.print_string(" ")
         printer.print_symbol_name(self.sym_name)
         printer.print_string("(")
-        for i, (value, role, shape) in enumerate(zip(self.body.block.args, self.roles.data, self.shapes, strict=True)):
+        for i, (value, role, shape) in enumerate(
+            zip(self.body.block.args, self.roles.data, self.shapes, strict=True)
+        ):
             if i:
                 printer.print_string(", ")
             printer.print_block_argument(value)
@@ -440,15 +463,21 @@ class KernelOp(RegionOp):
     def verify_(self) -> None:
         args = self.body.block.args
         if not len(args) == len(self.arg_names.data) == len(self.roles.data) == len(self.shapes):
-            raise invalid("ascendc.kernel: names, roles and shapes", expected=f"{len(args)} each, one per argument")
+            raise invalid(
+                "ascendc.kernel: names, roles and shapes", expected=f"{len(args)} each, one per argument"
+            )
         taken: set[str] = set()
         for value, name, role in zip(args, self.arg_names.data, self.roles.data, strict=True):
             check_name(name, "an argument", taken)
             taken.add(name)
             if not isinstance(value.type, GmType):
-                raise invalid(f"ascendc.kernel: type of argument {name}", expected="!ascendc.gm", got=value.type)
+                raise invalid(
+                    f"ascendc.kernel: type of argument {name}", expected="!ascendc.gm", got=value.type
+                )
             if role not in ROLES:
-                raise invalid(f"ascendc.kernel: role of argument {name}", expected=" or ".join(ROLES), got=role)
+                raise invalid(
+                    f"ascendc.kernel: role of argument {name}", expected=" or ".join(ROLES), got=role
+                )
         scope: set[str] = set()
         for name in self.symbols.data:
             check_name(name, "a symbol", taken | scope)
@@ -470,7 +499,9 @@ class KernelOp(RegionOp):
         scope = set(scope)
         for op in block.ops:
             if isinstance(op, AscendOp | RegionOp):
-                usable = scope if core is KernelKind.AIV and self.kind.data is KernelKind.MIX else scope - {"sub"}
+                usable = (
+                    scope if core is KernelKind.AIV and self.kind.data is KernelKind.MIX else scope - {"sub"}
+                )
                 for param, value in op.expressions():
                     check_expr(value, usable, f"{op.name}: {param}")
             match op:
@@ -482,8 +513,11 @@ class KernelOp(RegionOp):
                     self._verify_scope(op.body.block, scope | {op.var.data}, taken, core)
                 case SectionOp():
                     if self.kind.data is not KernelKind.MIX or core is not None:
-                        raise invalid(f"ascendc.section {op.core.data.value}", expected="directly in a mix kernel, once",
-                                      got=f"a kernel of kind {self.kind.data.value}" if core is None else "a section")
+                        raise invalid(
+                            f"ascendc.section {op.core.data.value}",
+                            expected="directly in a mix kernel, once",
+                            got=f"a kernel of kind {self.kind.data.value}" if core is None else "a section",
+                        )
                     self._verify_scope(op.body.block, scope, taken, op.core.data)
                 case IfOp():
                     self._verify_scope(op.body.block, scope, taken, core)
@@ -492,8 +526,10 @@ class KernelOp(RegionOp):
 
     def header(self, cpp: Cpp) -> str:
         params = "".join(f"GM_ADDR {n}, " for n in self.arg_names.data)
-        return (f'extern "C" __global__ GAF_CORE __aicore__ void {self.sym_name.data}'
-                f"({params}GM_ADDR workspace, {tiling_struct(self.sym_name.data)} t)")
+        return (
+            f'extern "C" __global__ GAF_CORE __aicore__ void {self.sym_name.data}'
+            f"({params}GM_ADDR workspace, {tiling_struct(self.sym_name.data)} t)"
+        )
 
 
 def tiling_struct(kernel: str) -> str:
@@ -505,7 +541,7 @@ def tiling_struct(kernel: str) -> str:
 
 
 def core_of(op: Operation) -> KernelKind | None:
-    """The kind of core that executes an op: its section's, or the kernel's; None for both cores of a mix kernel."""
+    """The kind of core that executes an op: its section's or the kernel's; None for both of a mix kernel."""
     parent: Operation | None = op.parent_op()
     while parent is not None:
         if isinstance(parent, SectionOp):

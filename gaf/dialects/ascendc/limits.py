@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On-chip memory that a kernel asks for, as expressions of its tiling, and the A2 capacities it must stay within."""
+"""On-chip memory that a kernel asks for, as expressions of its tiling, and the capacities of A2."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from gaf.dialects.ascendc.cube import InitMmadOp
 from gaf.dialects.ascendc.kernel import KernelOp
 from gaf.dialects.ascendc.queue import InitBufOp, InitQueueOp
 from gaf.dialects.common.index import Expr, const, round_up
+from gaf.target import DEFAULT, Chip
 
-UB_BYTES = 188_160
-"""Unified buffer free for kernels: 192 KiB - 256 B - 8 KiB that Select and others borrow (asc-devkit, NPU 2201)."""
-
-L1_BYTES = 524_032
-"""L1 free for kernels: 512 KiB - 256 B (asc-devkit, NPU architecture 2201)."""
-
-L0C_BYTES = 131_072
-"""L0C: 128 KiB (SoC ini files)."""
+UB_BYTES = DEFAULT.ub_usable_bytes
+"""Unified buffer free for kernels on the default chip; all chips of the family have the same."""
 
 MAX_BUFFERS = 60
-"""Buffers of all InitBuffer calls of a kernel: 64, of which the toolkit keeps 4 (8.1 headers, QBUF_MAX_LEN)."""
+"""Buffers of all InitBuffer calls of a kernel: 64, of which the toolkit keeps 4 (8.1, QBUF_MAX_LEN)."""
 
 MAX_EVENTS = 8
-"""Buffers of all queues of one position: each may hold an event id, and a pipe pair has 8 (asc-devkit, TQue)."""
+"""Buffers of all queues of one position: each may hold one of the 8 event ids of a pipe pair (8.1, TQue)."""
 
 MMAD_BUFFERS = 9
 """Buffers that one BlockMmad makes (`gaf_cube.h`)."""
@@ -55,9 +50,9 @@ def buffers(kernel: KernelOp) -> list[Buffer]:
     return found
 
 
-def capacities(ub: int = UB_BYTES) -> dict[str, int]:
-    """Bytes available in each space."""
-    return {"UB": ub, "L1": L1_BYTES, "L0C": L0C_BYTES}
+def capacities(chip: Chip = DEFAULT) -> dict[str, int]:
+    """Bytes available in each space of a chip."""
+    return {"UB": chip.ub_usable_bytes, "L1": chip.l1_usable_bytes, "L0C": chip.l0c_bytes}
 
 
 def totals(kernel: KernelOp) -> dict[str, Expr]:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which bytes of the unified buffer a tensor value names, whether two of them overlap, and who may touch them."""
+"""Which bytes of the unified buffer a tensor names, whether two overlap, and who may touch them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from gaf.dialects.ascendc.api import Access, ApiOp, local_dtype, root
-from gaf.dialects.ascendc.attributes import Pipe, Position, invalid
+from gaf.dialects.ascendc.attributes import Bindings, Pipe, Position, TilingAttr, invalid
 from gaf.dialects.ascendc.queue import AllocOp, BufGetOp, DequeOp, InitQueueOp, SliceOp
 from gaf.dialects.ascendc.types import LocalType
 from gaf.dialects.common.index import Expr, Func, const
@@ -68,34 +69,81 @@ def range_of(value: SSAValue) -> Range:
     return Range(current, start, capacity(value) * size)
 
 
-def disjoint(a: Range, b: Range) -> bool:
+def proven(e: Expr, fields: Bindings = ()) -> bool:
+    """True if `e >= 0` follows from names being >= 0 and from the definitions of tiling fields.
+
+    Fields that hand over a symbol are >= 1, as the host checks for every symbol.
+    """
+    least = {name: value + 1 for name, value in fields if value.as_name() == name}
+    if nonneg(e.substitute(least)):
+        return True
+    for name, value in reversed(fields):
+        if name in e.names() and name not in value.names():
+            e = e.substitute({name: value})
+            if nonneg(e.substitute(least)):
+                return True
+    return False
+
+
+def disjoint(a: Range, b: Range, fields: Bindings = ()) -> bool:
     """True if two ranges are proven not to share a byte."""
     if a.buffer is not b.buffer:
         return True
-    return nonneg(b.start - a.start - a.bytes) or nonneg(a.start - b.start - b.bytes)
+    return proven(b.start - a.start - a.bytes, fields) or proven(a.start - b.start - b.bytes, fields)
+
+
+def overlapping(a: Range, b: Range, fields: Bindings = ()) -> bool:
+    """True if two ranges are proven to share a byte."""
+    if a.buffer is not b.buffer:
+        return False
+    return proven(a.start + a.bytes - b.start - 1, fields) and proven(b.start + b.bytes - a.start - 1, fields)
 
 
 def check_use(op: ApiOp) -> None:
-    """Raises VerifyException if a call touches a tensor it may not touch, or more of it than there is."""
-    accesses = op.accesses()
+    """Raises VerifyException if a call touches a tensor it may not touch, or more of it than there is.
+
+    What can't be decided here, since sizes depend on tiling fields, the interpreter checks.
+    """
+    accesses = [a for a in op.accesses() if isinstance(a.value.type, LocalType)]
     for access in accesses:
-        if isinstance(access.value.type, LocalType):
-            _check_owner(op, access)
-            have, need = capacity(access.value).as_int(), access.elements.as_int()
-            if have is not None and need is not None and need > have:
-                raise invalid(f"{op.name}: {access.name} is too small", expected=f"at least {need} elements", got=have)
-    for target in accesses:
-        if not target.write or not isinstance(target.value.type, LocalType):
+        _check_owner(op, access)
+        have, need = capacity(access.value).as_int(), access.elements.as_int()
+        if have is not None and need is not None and need > have:
+            raise invalid(
+                f"{op.name}: {access.name} is too small", expected=f"at least {need} elements", got=have
+            )
+    fields = tiling_of(op)
+    for target, other in conflicting_pairs(op, accesses):
+        a, b = range_of(target.value), range_of(other.value)
+        if a == b and not other.write and target.name == "dst" and other.name in op.INPLACE:
             continue
-        for other in accesses:
-            if other is target or not isinstance(other.value.type, LocalType) or other.name == target.name:
-                continue
-            same = other.value is target.value or range_of(other.value) == range_of(target.value)
-            if same and not other.write and target.name == "dst" and other.name in op.INPLACE:
-                continue
-            if same or (root(other.value) is root(target.value) and not disjoint(range_of(other.value), range_of(target.value))):
-                raise invalid(f"{op.name}: {target.name} overlaps {other.name}", expected="disjoint memory",
-                              hint="only " + (", ".join(op.INPLACE) or "no operand") + " may equal dst")
+        if a == b or overlapping(a, b, fields):
+            raise invalid(
+                f"{op.name}: {target.name} overlaps {other.name}",
+                expected="disjoint memory",
+                hint=overlap_hint(op),
+            )
+
+
+def conflicting_pairs(op: ApiOp, accesses: list[Access]) -> Iterator[tuple[Access, Access]]:
+    """Pairs of operands of one call of which the first is written."""
+    for i, target in enumerate(accesses):
+        if target.write:
+            yield from ((target, o) for k, o in enumerate(accesses) if k != i and not (o.write and k < i))
+
+
+def overlap_hint(op: ApiOp) -> str:
+    """Which operands may be the same tensor as dst."""
+    return "only " + (", ".join(op.INPLACE) or "no operand") + " may equal dst"
+
+
+def tiling_of(op: Operation) -> Bindings:
+    """The tiling fields of the kernel around an op."""
+    parent = op.parent_op()
+    while parent is not None and parent.name != "ascendc.kernel":
+        parent = parent.parent_op()
+    attribute = parent.properties.get("tiling") if parent is not None else None
+    return attribute.data if isinstance(attribute, TilingAttr) else ()
 
 
 def _check_owner(op: ApiOp, access: Access) -> None:
@@ -108,11 +156,17 @@ def _check_owner(op: ApiOp, access: Access) -> None:
         case AllocOp() | DequeOp() as taken:
             position, fresh = taken.position, isinstance(taken, AllocOp)
             if position is Position.VECIN:
-                allowed, why = ((Pipe.MTE2,), "a freshly allocated vecin tensor is filled by a load, then enqueued") \
-                    if fresh else ((Pipe.V,), "a dequeued vecin tensor is used by vector calls, then freed")
+                allowed, why = (
+                    ((Pipe.MTE2,), "a freshly allocated vecin tensor is filled by a load, then enqueued")
+                    if fresh
+                    else ((Pipe.V,), "a dequeued vecin tensor is used by vector calls, then freed")
+                )
             else:
-                allowed, why = ((Pipe.V,), "a freshly allocated vecout tensor is written by vector calls, then enqueued") \
-                    if fresh else ((Pipe.MTE3,), "a dequeued vecout tensor is stored, then freed")
+                allowed, why = (
+                    ((Pipe.V,), "a freshly allocated vecout tensor is written by vector calls, then enqueued")
+                    if fresh
+                    else ((Pipe.MTE3,), "a dequeued vecout tensor is stored, then freed")
+                )
         case _:
             raise invalid(f"{op.name}: {access.name} doesn't come from a buffer or a queue")
     if op.PIPE not in allowed:

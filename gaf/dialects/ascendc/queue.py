@@ -24,13 +24,16 @@ class _InitOp(AscendOp):
     def verify_(self) -> None:
         parent: Operation | None = self.parent_op()
         while parent is not None and parent.name not in ("ascendc.kernel", "ascendc.section"):
-            raise invalid(f"{self.name} in {parent.name}", expected="at the top of a kernel or section",
-                          hint="InitBuffer never gives memory back, so a loop would run out of it")
+            raise invalid(
+                f"{self.name} in {parent.name}",
+                expected="at the top of a kernel or section",
+                hint="InitBuffer never gives memory back, so a loop would run out of it",
+            )
 
 
 @irdl_op_definition
 class InitQueueOp(_InitOp):
-    """`%q = ascendc.init_queue [bytes = e] : !ascendc.queue<vecin, 2>`: so many buffers of `bytes` bytes each."""
+    """`%q = ascendc.init_queue [bytes = e] : !ascendc.queue<vecin, 2>`: buffers of `bytes` bytes each."""
 
     name = "ascendc.init_queue"
     bytes = prop_def(ExprAttr)
@@ -155,7 +158,9 @@ class _GiveOp(AscendOp):
     def verify_(self) -> None:
         owner = self.tensor.owner
         if not isinstance(owner, _TakeOp) or owner.queue is not self.queue:
-            raise invalid(f"{self.name}: the tensor isn't from this queue", expected="a result of alloc or deque of it")
+            raise invalid(
+                f"{self.name}: the tensor isn't from this queue", expected="a result of alloc or deque of it"
+            )
 
     def cpp(self, cpp: Cpp) -> Sequence[str]:
         return [f"{cpp.value(self.queue)}.{self.CALL}({cpp.value(self.tensor)});"]
@@ -199,10 +204,14 @@ class SliceOp(AscendOp):
 
     def verify_(self) -> None:
         if self.source.type != self.tensor.type:
-            raise invalid("ascendc.slice: the element type stays", expected=self.source.type, got=self.tensor.type)
+            raise invalid(
+                "ascendc.slice: the element type stays", expected=self.source.type, got=self.tensor.type
+            )
         offset, size = self.param("offset").as_int(), local_dtype(self.source).bytes
         if offset is not None and offset * size % BLOCK_BYTES:
-            raise invalid("ascendc.slice: start", expected="a multiple of 32 bytes", got=f"{offset * size} bytes")
+            raise invalid(
+                "ascendc.slice: start", expected="a multiple of 32 bytes", got=f"{offset * size} bytes"
+            )
 
     def inline(self, cpp: Cpp) -> str:
         offset = self.param("offset")
@@ -236,7 +245,7 @@ class ReinterpretOp(AscendOp):
 
 @irdl_op_definition
 class WorkspaceOp(AscendOp):
-    """`%w = ascendc.workspace [offset = bytes] : !ascendc.gm<f32>`: global scratch memory from that byte on."""
+    """`%w = ascendc.workspace [offset = bytes] : !ascendc.gm<f32>`: global scratch memory from a byte on."""
 
     name = "ascendc.workspace"
     offset = prop_def(ExprAttr)
@@ -257,4 +266,15 @@ class WorkspaceOp(AscendOp):
         core.workspace(self)
 
 
-OPS = (InitQueueOp, InitBufOp, BufGetOp, AllocOp, DequeOp, EnqueOp, FreeOp, SliceOp, ReinterpretOp, WorkspaceOp)
+OPS = (
+    InitQueueOp,
+    InitBufOp,
+    BufGetOp,
+    AllocOp,
+    DequeOp,
+    EnqueOp,
+    FreeOp,
+    SliceOp,
+    ReinterpretOp,
+    WorkspaceOp,
+)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vector functions of the device library: broadcast operands, reductions, casts, comparisons and mathematics.
 
-A tile is rows x lanes in UB with row pitch `pitch(lanes)`; a column ([rows]) or a row ([lanes]) is a tile with one
-row. Every function writes pad lanes too, with any value. Scratch sizes are class methods, so that a plan can ask
-before the op exists; they equal the `...Bytes` functions of `gaf_vector.h`.
+A tile is rows x lanes in UB with row pitch `pitch(lanes)`; a column ([rows]) or a row ([lanes]) is a tile
+with one row. Every function writes pad lanes too, with any value. Scratch sizes are class methods, so that a
+plan can ask before the op exists; they equal the `...Bytes` functions of `gaf_vector.h`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from gaf.dialects.ascendc.interpreter import Core
 
 F32 = (dt.F32,)
-_BOP_COST = {"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "rdiv": "Div", "max": "Max", "min": "Min"}
+_BOP_COST = {
+    "add": "Add",
+    "sub": "Sub",
+    "rsub": "Sub",
+    "mul": "Mul",
+    "div": "Div",
+    "rdiv": "Div",
+    "max": "Max",
+    "min": "Min",
+}
 _MON_COST = {"sum": "Add", "max": "Max", "min": "Min", "prod": "Mul"}
 
 
@@ -77,12 +86,19 @@ class BinaryColOp(RowsOp):
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
-        return (self.read("a", tile(rows, lanes)), self.read("col", round_up(rows, 8)),
-                self.written("tmp", self.tmp_elements(rows)), self.written("dst", tile(rows, lanes)))
+        return (
+            self.read("a", tile(rows, lanes)),
+            self.read("col", round_up(rows, 8)),
+            self.written("tmp", self.tmp_elements(rows)),
+            self.written("dst", tile(rows, lanes)),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         rows, lanes = self.size()
-        return (Cost.of("Brcb", self.tmp_elements(rows)), Cost.of(_BOP_COST[self.op.data.value], tile(rows, lanes)))
+        return (
+            Cost.of("Brcb", self.tmp_elements(rows)),
+            Cost.of(_BOP_COST[self.op.data.value], tile(rows, lanes)),
+        )
 
     def run(self, core: Core) -> None:
         rows, lanes = self.ints(core)
@@ -107,7 +123,11 @@ class BinaryRowOp(RowsOp):
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
-        return self.read("a", tile(rows, lanes)), self.read("row", pitch(lanes)), self.written("dst", tile(rows, lanes))
+        return (
+            self.read("a", tile(rows, lanes)),
+            self.read("row", pitch(lanes)),
+            self.written("dst", tile(rows, lanes)),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         return (Cost.of(_BOP_COST[self.op.data.value], tile(*self.size())),)
@@ -137,8 +157,11 @@ class BroadcastColOp(RowsOp):
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
-        return (self.read("col", round_up(rows, 8)), self.written("tmp", self.tmp_elements(rows)),
-                self.written("dst", tile(rows, lanes)))
+        return (
+            self.read("col", round_up(rows, 8)),
+            self.written("tmp", self.tmp_elements(rows)),
+            self.written("dst", tile(rows, lanes)),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         rows, lanes = self.size()
@@ -181,7 +204,9 @@ def _fold(values: np.ndarray, mon: Mon, axis: int) -> np.ndarray:
 
 @irdl_op_definition
 class RowReduceOp(RowsOp):
-    """`col[r] = fold over the real lanes of src[r, :]`; col is written up to a multiple of 8, its pad with 0."""
+    """`col[r] = fold over the real lanes of src[r, :]`; col is written up to a multiple of 8, its pad with
+    0.
+    """
 
     name = "ascendc.row_reduce"
     dst = operand_def(LocalType)
@@ -199,14 +224,20 @@ class RowReduceOp(RowsOp):
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
-        return (self.read("src", tile(rows, lanes)), self.written("tmp", self.tmp_elements(rows)),
-                self.written("dst", round_up(rows, 8)))
+        return (
+            self.read("src", tile(rows, lanes)),
+            self.written("tmp", self.tmp_elements(rows)),
+            self.written("dst", round_up(rows, 8)),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         rows, lanes = self.size()
         pieces = round_up(lanes, 64)
-        return (Cost.of("Copy", rows * 64), Cost.of(_MON_COST[self.mon.data.value], rows * (pieces - 64), pieces // 64),
-                Cost.of("WholeReduce", rows * 64))
+        return (
+            Cost.of("Copy", rows * 64),
+            Cost.of(_MON_COST[self.mon.data.value], rows * (pieces - 64), pieces // 64),
+            Cost.of("WholeReduce", rows * 64),
+        )
 
     def run(self, core: Core) -> None:
         rows, lanes = self.ints(core)
@@ -247,7 +278,9 @@ BYTES = (dt.I8, dt.U8)
 
 @irdl_op_definition
 class CastTileOp(RowsOp):
-    """`dst[r, c] = src[r, c]` converted, each side with its own pitch; bytes <-> f32 take two steps through `tmp`."""
+    """`dst[r, c] = src[r, c]` converted, each side with its own pitch; bytes <-> f32 take two steps through
+    `tmp`.
+    """
 
     name = "ascendc.cast_tile"
     dst = operand_def(LocalType)
@@ -280,17 +313,26 @@ class CastTileOp(RowsOp):
         source, target = self.pair()
         if self.needs_tmp(source, target):
             if self.tmp is None:
-                raise invalid(f"ascendc.cast_tile from {source.name} to {target.name}", expected="a tmp tile of f16")
+                raise invalid(
+                    f"ascendc.cast_tile from {source.name} to {target.name}", expected="a tmp tile of f16"
+                )
         elif (source, target) not in CAST_PAIRS:
-            raise invalid(f"ascendc.cast_tile: no conversion from {source.name} to {target.name}",
-                          expected=", ".join(d.name for s, d in CAST_PAIRS if s is source) or "another source type",
-                          got=target.name, hint="convert to f32 first")
+            raise invalid(
+                f"ascendc.cast_tile: no conversion from {source.name} to {target.name}",
+                expected=", ".join(d.name for s, d in CAST_PAIRS if s is source) or "another source type",
+                got=target.name,
+                hint="convert to f32 first",
+            )
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
         source, target = self.pair()
         tmp = (self.written("tmp", tile(rows, lanes, dt.F16)),) if self.tmp is not None else ()
-        return (self.read("src", tile(rows, lanes, source)), *tmp, self.written("dst", tile(rows, lanes, target)))
+        return (
+            self.read("src", tile(rows, lanes, source)),
+            *tmp,
+            self.written("dst", tile(rows, lanes, target)),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         rows, lanes = self.size()
@@ -347,7 +389,12 @@ class Compare01Op(_CompareOp):
 
     def accesses(self) -> tuple[Access, ...]:
         n = self.param("count")
-        return (self.read("a", n), self.read("b", n), self.written("tmp", compare_bytes(n)), self.written("dst", n))
+        return (
+            self.read("a", n),
+            self.read("b", n),
+            self.written("tmp", compare_bytes(n)),
+            self.written("dst", n),
+        )
 
     def run(self, core: Core) -> None:
         n = core.int(self.param("count"))
@@ -395,13 +442,24 @@ class Select01Op(_CompareOp):
     tmp = operand_def(LocalType)
 
     CPP: ClassVar[str] = "gaf::Select01({dst}, {cond}, {a}, {b}, {tmp}, {count})"
-    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": F32, "cond": F32, "a": F32, "b": F32, "tmp": (dt.U8,)}
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {
+        "dst": F32,
+        "cond": F32,
+        "a": F32,
+        "b": F32,
+        "tmp": (dt.U8,),
+    }
     INPLACE: ClassVar[tuple[str, ...]] = ("a", "b")
 
     def accesses(self) -> tuple[Access, ...]:
         n = self.param("count")
-        return (self.read("cond", n), self.read("a", n), self.read("b", n), self.written("tmp", compare_bytes(n)),
-                self.written("dst", n))
+        return (
+            self.read("cond", n),
+            self.read("a", n),
+            self.read("b", n),
+            self.written("tmp", compare_bytes(n)),
+            self.written("dst", n),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         n = self.param("count")
@@ -613,7 +671,12 @@ class Pow1Op(CountOp):
 
     def accesses(self) -> tuple[Access, ...]:
         n = self.param("count")
-        return (self.read("a", n), self.read("b", n), self.written("tmp", self.tmp_bytes(n)), self.written("dst", n))
+        return (
+            self.read("a", n),
+            self.read("b", n),
+            self.written("tmp", self.tmp_bytes(n)),
+            self.written("dst", n),
+        )
 
     def cost(self) -> tuple[Cost, ...]:
         return (Cost.of("Power", self.param("count")),)
@@ -626,6 +689,8 @@ class Pow1Op(CountOp):
 
 
 OPS = (
-    BinaryColOp, BinaryRowOp, BroadcastColOp, BroadcastRowOp, RowReduceOp, ColReduceOp, CastTileOp, Compare01Op,
-    Compare01SOp, Select01Op, RoundToOp, Tanh1Op, Erf1Op, Sin1Op, Cos1Op, Tan1Op, Atan1Op, Rsqrt1Op, Recip1Op, Pow1Op,
+    BinaryColOp, BinaryRowOp, BroadcastColOp, BroadcastRowOp, RowReduceOp, ColReduceOp, CastTileOp,
+    Compare01Op,
+    Compare01SOp, Select01Op, RoundToOp, Tanh1Op, Erf1Op, Sin1Op, Cos1Op, Tan1Op, Atan1Op, Rsqrt1Op, Recip1Op,
+    Pow1Op,
 )  # fmt: skip

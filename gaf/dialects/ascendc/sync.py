@@ -35,7 +35,9 @@ class PipeBarrierOp(ApiOp):
 
     def verify_(self) -> None:
         if self.pipe.data is Pipe.S:
-            raise invalid("ascendc.pipe_barrier: the scalar pipe needs none", expected="V, M, MTE1..3, FIX or ALL")
+            raise invalid(
+                "ascendc.pipe_barrier: the scalar pipe needs none", expected="V, M, MTE1..3, FIX or ALL"
+            )
 
     def cost(self) -> tuple[Cost, ...]:
         return (Cost.of("PipeBarrier", 0),)
@@ -90,21 +92,32 @@ class _CrossOp(ApiOp):
     def verify_(self) -> None:
         value = self.param("flag").as_int()
         if value is not None and not 0 <= value < FLAG_LIMIT:
-            raise invalid(f"{self.name}: flag id", expected=f"0..{FLAG_LIMIT - 1}", got=value,
-                          hint="11..14 belong to SyncAll")
+            raise invalid(
+                f"{self.name}: flag id",
+                expected=f"0..{FLAG_LIMIT - 1}",
+                got=value,
+                hint="11..14 belong to SyncAll",
+            )
         kernel = self.parent_op()
         while kernel is not None and not isinstance(kernel, KernelOp):
             kernel = kernel.parent_op()
         if kernel is not None and kernel.kind.data is not KernelKind.MIX:
-            raise invalid(f"{self.name} in a kernel of kind {kernel.kind.data.value}", expected="kind mix",
-                          hint="other kernels have no partner core")
+            raise invalid(
+                f"{self.name} in a kernel of kind {kernel.kind.data.value}",
+                expected="kind mix",
+                hint="other kernels have no partner core",
+            )
         if kernel is not None and core_of(self) is None:
-            raise invalid(f"{self.name} outside of a section", expected="ascendc.section aic or aiv around it")
+            raise invalid(
+                f"{self.name} outside of a section", expected="ascendc.section aic or aiv around it"
+            )
 
 
 @irdl_op_definition
 class CrossCoreSetFlagOp(_CrossOp):
-    """Signals the partner cores when earlier work of `pipe` is complete: an AIC both AIVs, both AIVs together the AIC."""
+    """Signals the partner cores when earlier work of `pipe` is complete: an AIC both AIVs, both AIVs together
+    the AIC.
+    """
 
     name = "ascendc.cross_core_set_flag"
     pipe = prop_def(PipeAttr)
@@ -114,7 +127,9 @@ class CrossCoreSetFlagOp(_CrossOp):
     def verify_(self) -> None:
         super().verify_()
         if self.pipe.data in (Pipe.S, Pipe.ALL):
-            raise invalid("ascendc.cross_core_set_flag: pipe", expected="FIX, MTE2, MTE3 or V", got=self.pipe.data.value)
+            raise invalid(
+                "ascendc.cross_core_set_flag: pipe", expected="FIX, MTE2, MTE3 or V", got=self.pipe.data.value
+            )
 
     def run(self, core: Core) -> None:
         core.cross_set(self, core.int(self.param("flag")))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of the ascendc dialect: GlobalTensor, LocalTensor, TQue, TBuf and the device library's BlockMmad."""
+"""The types of the ascendc dialect: GlobalTensor, LocalTensor, TQue, TBuf and gaf's BlockMmad."""
 
 from __future__ import annotations
 
@@ -93,10 +93,16 @@ class QueueType(ParametrizedAttribute, TypeAttribute):
 
     def verify(self) -> None:
         if self.position.data is Position.VECCALC:
-            raise invalid("a queue moves data in or out", expected="vecin or vecout", got="veccalc",
-                          hint="temporaries live in an ascendc.buf<veccalc>")
+            raise invalid(
+                "a queue moves data in or out",
+                expected="vecin or vecout",
+                got="veccalc",
+                hint="temporaries live in an ascendc.buf<veccalc>",
+            )
         if not 1 <= self.buffers.data <= 8:
-            raise invalid("buffers of one queue", expected="1..8 (event ids of a pipe pair)", got=self.buffers.data)
+            raise invalid(
+                "buffers of one queue", expected="1..8 (event ids of a pipe pair)", got=self.buffers.data
+            )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

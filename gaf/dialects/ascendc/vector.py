@@ -104,7 +104,7 @@ class ReciprocalOp(UnaryOp):
 
 @irdl_op_definition
 class RsqrtOp(UnaryOp):
-    """Approximate 1 / sqrt(src) (relative error up to 2e-4 in f32, 2e-3 in f16): `rsqrt1` is the exact form."""
+    """Approximate 1 / sqrt(src) (relative error as Reciprocal's): `rsqrt1` is the exact form."""
 
     name = "ascendc.rsqrt"
     CPP: ClassVar[str] = "Rsqrt({dst}, {src}, {count})"
@@ -308,37 +308,71 @@ class CreateVecIndexOp(ApiOp):
         dst[:] = core.scalar(self.first.data, dst.dtype) + np.arange(dst.size).astype(dst.dtype)
 
 
-R, F, C, A, Z, N = (RoundMode.RINT, RoundMode.FLOOR, RoundMode.CEIL, RoundMode.ROUND, RoundMode.TRUNC, RoundMode.NONE)
+R, F, C, A, Z, N = (
+    RoundMode.RINT,
+    RoundMode.FLOOR,
+    RoundMode.CEIL,
+    RoundMode.ROUND,
+    RoundMode.TRUNC,
+    RoundMode.NONE,
+)
 CAST_PAIRS: dict[tuple[dt.DType, dt.DType], tuple[RoundMode, ...]] = {
-    (dt.I8, dt.F16): (N,), (dt.U8, dt.F16): (N,), (dt.I16, dt.F16): (R, F, C, A, Z, N), (dt.I16, dt.F32): (N,),
-    (dt.F16, dt.I8): (R, F, C, A, Z, N), (dt.F16, dt.U8): (R, F, C, A, Z, N), (dt.F16, dt.I16): (R, F, C, A, Z),
-    (dt.F16, dt.I32): (R, F, C, A, Z), (dt.F16, dt.F32): (N,), (dt.BF16, dt.F32): (N,), (dt.BF16, dt.I32): (R, F, C, A, Z),
-    (dt.I64, dt.I32): (N,), (dt.I32, dt.I16): (N,), (dt.I32, dt.F32): (R, F, C, A, Z, N), (dt.I32, dt.I64): (N,),
+    (dt.I8, dt.F16): (N,), (dt.U8, dt.F16): (N,), (dt.I16, dt.F16): (R, F, C, A, Z, N), (dt.I16,
+    dt.F32): (N,),
+    (dt.F16, dt.I8): (R, F, C, A, Z, N), (dt.F16, dt.U8): (R, F, C, A, Z, N), (dt.F16, dt.I16): (R, F, C, A,
+    Z),
+    (dt.F16, dt.I32): (R, F, C, A, Z), (dt.F16, dt.F32): (N,), (dt.BF16, dt.F32): (N,), (dt.BF16, dt.I32): (R,
+    F, C, A, Z),
+    (dt.I64, dt.I32): (N,), (dt.I32, dt.I16): (N,), (dt.I32, dt.F32): (R, F, C, A, Z, N), (dt.I32,
+    dt.I64): (N,),
     (dt.F32, dt.I16): (R, F, C, A, Z), (dt.F32, dt.I32): (R, F, C, A, Z), (dt.F32, dt.I64): (R, F, C, A, Z),
-    (dt.F32, dt.F16): (R, F, C, A, Z, N), (dt.F32, dt.BF16): (R, F, C, A, Z), (dt.F32, dt.F32): (R, F, C, A, Z),
+    (dt.F32, dt.F16): (R, F, C, A, Z, N), (dt.F32, dt.BF16): (R, F, C, A, Z), (dt.F32, dt.F32): (R, F, C, A,
+    Z),
     (dt.I64, dt.F32): (R, F, C, A, Z),
 }  # fmt: skip
 """Conversions that one Cast instruction of A2 does, (source, target) -> rounding modes (asc-devkit, Cast)."""
 
 
 def convert(values: np.ndarray, target: dt.DType, mode: RoundMode) -> np.ndarray:
-    """Convert as Cast does: to an integer by `mode` and saturating (NaN to 0), to a narrower float to nearest even.
+    """Convert as Cast does: `mode` rounds to integers and to narrower floats; integers saturate, NaN becomes
+    0.
 
-    Directed rounding to f16 and bf16 is emulated exactly for RINT and NONE only; other modes round to nearest too.
+    NONE means to nearest even wherever rounding is needed.
     """
-    if not target.is_int:
-        if values.dtype == target.numpy and mode is not RoundMode.NONE:
-            return mode.numpy(values).astype(target.numpy)
-        return values.astype(target.numpy)
-    info = np.iinfo(target.numpy)
+    if target.is_int:
+        return _to_int(values, np.iinfo(target.numpy), mode).astype(target.numpy)
+    if values.dtype == target.numpy:
+        return mode.numpy(values)
+    nearest = values.astype(target.numpy)
+    if mode in (RoundMode.NONE, RoundMode.RINT):
+        return nearest
+    # directed: the neighbours of the exact value, which float64 holds for all sources but int64 beyond 2^53
+    exact, wide = values.astype(np.float64), nearest.astype(np.float64)
+    below = np.where(wide > exact, np.nextafter(nearest, target.numpy.type(-np.inf)), nearest)
+    above = np.where(wide < exact, np.nextafter(nearest, target.numpy.type(np.inf)), nearest)
+    match mode:
+        case RoundMode.FLOOR:
+            return below
+        case RoundMode.CEIL:
+            return above
+        case RoundMode.TRUNC:
+            return np.where(exact < 0, above, below)
+        case _:  # half away from zero
+            tie = exact - below.astype(np.float64) == above.astype(np.float64) - exact
+            return np.where(tie, np.where(exact < 0, below, above), nearest)
+
+
+def _to_int(values: np.ndarray, info: np.iinfo, mode: RoundMode) -> np.ndarray:
     if values.dtype.kind in "iu":
-        return values.astype(np.int64).astype(target.numpy)  # wraps, as the instruction keeps the low bits
-    wide = mode.numpy(values.astype(np.float64))
-    wide = np.where(np.isnan(wide), 0.0, wide)
-    inside = np.where(wide <= info.min, info.min, np.where(wide >= info.max, info.max, wide))
-    clipped = np.clip(inside, -(2.0**63), np.nextafter(2.0**63, 0)).astype(np.int64)
-    clipped = np.where(wide >= info.max, info.max, np.where(wide <= info.min, info.min, clipped))
-    return clipped.astype(target.numpy)
+        return np.clip(values.astype(np.int64), info.min, info.max)
+    whole = mode.numpy(values.astype(np.float64))
+    whole = np.where(np.isnan(whole), 0.0, whole)
+    inside = np.where(np.abs(whole) < 2.0**63, whole, 0.0).astype(np.int64)
+    return np.where(
+        whole >= 2.0**63,
+        info.max,
+        np.where(whole <= -(2.0**63), info.min, np.clip(inside, info.min, info.max)),
+    )
 
 
 @irdl_op_definition
@@ -360,12 +394,18 @@ class CastOp(ApiOp):
         modes = CAST_PAIRS.get(pair)
         if modes is None:
             targets = ", ".join(d.name for s, d in CAST_PAIRS if s is pair[0]) or "nothing"
-            raise invalid(f"ascendc.cast: no instruction converts {pair[0].name} to {pair[1].name}",
-                          expected=f"{pair[0].name} to {targets}", got=pair[1].name,
-                          hint="ascendc.cast_tile takes two steps where needed")
+            raise invalid(
+                f"ascendc.cast: no instruction converts {pair[0].name} to {pair[1].name}",
+                expected=f"{pair[0].name} to {targets}",
+                got=pair[1].name,
+                hint="ascendc.cast_tile takes two steps where needed",
+            )
         if self.mode.data not in modes:
-            raise invalid(f"ascendc.cast: rounding from {pair[0].name} to {pair[1].name}",
-                          expected=" or ".join(m.value for m in modes), got=self.mode.data.value)
+            raise invalid(
+                f"ascendc.cast: rounding from {pair[0].name} to {pair[1].name}",
+                expected=" or ".join(m.value for m in modes),
+                got=self.mode.data.value,
+            )
 
     def accesses(self) -> tuple[Access, ...]:
         return (self.read("src", self.param("count")), self.written("dst", self.param("count")))
@@ -379,6 +419,7 @@ class CastOp(ApiOp):
 
 
 OPS = (
-    ExpOp, LnOp, AbsOp, SqrtOp, ReluOp, ReciprocalOp, RsqrtOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp, AddsOp, MulsOp,
+    ExpOp, LnOp, AbsOp, SqrtOp, ReluOp, ReciprocalOp, RsqrtOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp,
+    AddsOp, MulsOp,
     MaxsOp, MinsOp, LeakyReluOp, DuplicateOp, CreateVecIndexOp, CastOp,
 )  # fmt: skip

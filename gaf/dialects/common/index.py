@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Union
 
 ExprLike = Union["Expr", int, str]
-# Axis name -> extent: 0 <= axis < extent. Names that are not in the mapping are symbols, >= 1.
+# Axis name -> extent: 0 <= axis < extent. All other names are then dims, >= 1. Without a mapping (None) nothing
+# is known but that names are >= 0: loop variables and offsets may be 0.
 Ranges = Mapping[str, "Expr"]
+
+DIMS: Ranges = {}
+"""The ranges of expressions made of dims only: every name is >= 1."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,13 @@ class Func:
     name: str
     args: tuple["Expr", ...]
     tag: str = ""
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.args, self.tag))
 
     @cached_property
     def key(self) -> tuple:
@@ -47,12 +58,20 @@ def _mono_key(mono: Monomial) -> tuple:
 class Expr:
     """An immutable integer expression. Build with `sym`, `const`, arithmetic and the module's functions."""
 
-    __slots__ = ("terms", "_hash", "_key")
+    __slots__ = ("terms", "_hash", "_key", "_flat")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms: dict[Monomial, int] = {m: c for m, c in terms.items() if c}
         self._hash: int | None = None
         self._key: tuple | None = None
+        self._flat: bool | None = None
+
+    @property
+    def is_polynomial(self) -> bool:
+        """True if every atom is a name: nothing in it can be simplified."""
+        if self._flat is None:
+            self._flat = all(type(a) is str for m in self.terms for a in m)
+        return self._flat
 
     @property
     def key(self) -> tuple:
@@ -75,10 +94,14 @@ class Expr:
 
     def __add__(self, other: ExprLike) -> Expr:
         other = expr(other)
+        if not other.terms:
+            return self
+        if not self.terms:
+            return other
         terms = dict(self.terms)
         for mono, coef in other.terms.items():
             terms[mono] = terms.get(mono, 0) + coef
-        return _join_div_mod(terms)
+        return Expr(terms) if self.is_polynomial or other.is_polynomial else _join_div_mod(terms)
 
     __radd__ = __add__
 
@@ -93,12 +116,16 @@ class Expr:
 
     def __mul__(self, other: ExprLike) -> Expr:
         other = expr(other)
+        if len(other.terms) == 1 and other.terms.get((), 0) == 1:
+            return self
+        if len(self.terms) == 1 and self.terms.get((), 0) == 1:
+            return other
         terms: dict[Monomial, int] = {}
         for m1, c1 in self.terms.items():
             for m2, c2 in other.terms.items():
                 mono = tuple(sorted(m1 + m2, key=_atom_key)) if m1 and m2 else m1 + m2
                 terms[mono] = terms.get(mono, 0) + c1 * c2
-        return _join_div_mod(terms)
+        return Expr(terms) if self.is_polynomial and other.is_polynomial else _join_div_mod(terms)
 
     __rmul__ = __mul__
 
@@ -160,6 +187,8 @@ class Expr:
         """Replace names by expressions (simultaneously) and renormalise."""
         if not env or self.as_int() is not None:
             return self
+        if self.is_polynomial and not any(a in env for m in self.terms for a in m):
+            return self
         result = const(0)
         for mono, coef in self.terms.items():
             term = const(coef)
@@ -174,7 +203,7 @@ class Expr:
 
     def simplify(self, ranges: Ranges) -> Expr:
         """Remove floordiv, mod, min and max that `ranges` proves to be trivial."""
-        if all(isinstance(a, str) for a in self.atoms()):
+        if self.is_polynomial:
             return self
         result = const(0)
         for mono, coef in self.terms.items():
@@ -223,14 +252,20 @@ _EVAL: dict[str, Callable[..., int]] = {
 }
 
 
+@lru_cache(maxsize=4096)
 def sym(name: str) -> Expr:
     """The expression consisting of one name."""
     return Expr({(name,): 1})
 
 
+@lru_cache(maxsize=4096)
+def _const(value: int) -> Expr:
+    return Expr({(): value})
+
+
 def const(value: int) -> Expr:
     """The constant expression `value`."""
-    return Expr({(): int(value)})
+    return _const(int(value))
 
 
 def expr(value: ExprLike) -> Expr:
@@ -281,7 +316,7 @@ def _apply(name: str, args: tuple[Expr, ...], tag: str, ranges: Ranges | None) -
 
 def map_atoms(e: Expr, atom: Callable[[Func], Expr | None]) -> Expr:
     """Rebuild `e` with every applied atom replaced by `atom(f)`, or with mapped arguments where that is None."""
-    if all(isinstance(a, str) for a in e.atoms()):
+    if e.is_polynomial:
         return e
     result = const(0)
     for mono, coef in e.terms.items():
@@ -304,26 +339,41 @@ def read(tag: str, *index: ExprLike) -> Expr:
 
 
 def is_nonneg(value: ExprLike, ranges: Ranges | None = None) -> bool:
-    """True if `value >= 0` is proven for all axis values in `ranges` and all symbols >= 1."""
-    low = _lower(expr(value), ranges or {})
-    return low is not None and _poly_nonneg(low)
+    """True if `value >= 0` is proven for all names (see `Ranges` for what is assumed of them)."""
+    value = expr(value)
+    known = value.as_int()
+    if known is not None:
+        return known >= 0
+    return _is_nonneg(value, ranges) if ranges is not None else _is_nonneg_cached(value)
 
 
-def _lower(e: Expr, ranges: Ranges) -> Expr | None:
+@lru_cache(maxsize=65536)
+def _is_nonneg_cached(value: Expr) -> bool:
+    return _is_nonneg(value, None)
+
+
+def _is_nonneg(value: Expr, ranges: Ranges | None) -> bool:
+    low = _lower(value, ranges)
+    return low is not None and _poly_nonneg(low, 0 if ranges is None else 1)
+
+
+def _lower(e: Expr, ranges: Ranges | None) -> Expr | None:
     """A lower bound of `e` without axis names: each axis goes to the end that makes the term smallest."""
     result = const(0)
     for mono, coef in e.terms.items():
         term = const(coef)
         for atom in mono:
             if isinstance(atom, str):
-                if atom in ranges:
+                if ranges is not None and atom in ranges:
                     term = term * (const(0) if coef > 0 else ranges[atom] - 1)
                 else:
                     term = term * sym(atom)
-            elif atom.name == "mod" and is_nonneg(atom.args[1]):
+            elif atom.name == "mod":
                 term = term * (const(0) if coef > 0 else atom.args[1] - 1)
             elif atom.name == "min" and coef < 0:
                 term = term * atom.args[0]
+            elif atom.name == "min" and coef > 0 and all(is_nonneg(a, ranges) for a in atom.args):
+                term = term * (1 if all(is_nonneg(a - 1, ranges) for a in atom.args) else 0)
             elif atom.name == "max" and coef > 0:
                 term = term * atom.args[0]
             elif atom.name == "floordiv" and coef > 0 and is_nonneg(atom.args[0], ranges):
@@ -339,17 +389,16 @@ def _lower(e: Expr, ranges: Ranges) -> Expr | None:
     return result
 
 
-def _upper(e: Expr, ranges: Ranges) -> Expr | None:
+def _upper(e: Expr, ranges: Ranges | None) -> Expr | None:
     low = _lower(-e, ranges)
     return None if low is None else -low
 
 
-def _poly_nonneg(e: Expr) -> bool:
-    """Substitute s -> 1 + s' for every symbol (s' >= 0); non-negative coefficients then prove it."""
-    names = [a for a in e.atoms() if isinstance(a, str)]
-    if any(isinstance(a, Func) for a in e.atoms()):
+def _poly_nonneg(e: Expr, least: int) -> bool:
+    """Substitute s -> least + s' for every name (s' >= 0); non-negative coefficients then prove it."""
+    if not e.is_polynomial:
         return False
-    shifted = e.substitute({n: sym(n) + 1 for n in names})
+    shifted = e.substitute({n: sym(n) + least for n in e.names()}) if least else e
     return all(c >= 0 for c in shifted.terms.values())
 
 
@@ -387,12 +436,29 @@ def exact_div(a: ExprLike, b: ExprLike) -> Expr | None:
     return quotient
 
 
+def _in_range(value: Expr, size: Expr, ranges: Ranges | None) -> bool:
+    """True if 0 <= value < size is proven."""
+    if not is_nonneg(value, ranges):
+        return False
+    top = _upper(value, ranges)
+    return top is not None and is_nonneg(size - 1 - top, None if ranges is None else DIMS)
+
+
 def floordiv(a: ExprLike, b: ExprLike, ranges: Ranges | None = None) -> Expr:
     """`a // b`, split into an exact part and a remainder that vanishes when its range allows.
 
     Python semantics (rounds towards minus infinity); `b` must be positive.
     """
     a, b = expr(a), expr(b)
+    return _floordiv(a, b, ranges) if ranges is not None else _floordiv_cached(a, b)
+
+
+@lru_cache(maxsize=65536)
+def _floordiv_cached(a: Expr, b: Expr) -> Expr:
+    return _floordiv(a, b, None)
+
+
+def _floordiv(a: Expr, b: Expr, ranges: Ranges | None) -> Expr:
     ai, bi = a.as_int(), b.as_int()
     if bi == 0:
         raise ZeroDivisionError(f"{a} floordiv 0")
@@ -413,7 +479,7 @@ def floordiv(a: ExprLike, b: ExprLike, ranges: Ranges | None = None) -> Expr:
             rest = rest + Expr({mono: coef})
     if not rest.terms:
         return quotient
-    if is_nonneg(rest, ranges) and is_nonneg(b - 1 - (_upper(rest, ranges or {}) or b)):
+    if _in_range(rest, b, ranges):
         return quotient
     # (e floordiv c) floordiv d == e floordiv (c*d)
     if len(rest.terms) == 1:
@@ -427,6 +493,15 @@ def floordiv(a: ExprLike, b: ExprLike, ranges: Ranges | None = None) -> Expr:
 def mod(a: ExprLike, b: ExprLike, ranges: Ranges | None = None) -> Expr:
     """`a % b` for positive `b`, with multiples of `b` removed and the mod dropped when in range."""
     a, b = expr(a), expr(b)
+    return _mod(a, b, ranges) if ranges is not None else _mod_cached(a, b)
+
+
+@lru_cache(maxsize=65536)
+def _mod_cached(a: Expr, b: Expr) -> Expr:
+    return _mod(a, b, None)
+
+
+def _mod(a: Expr, b: Expr, ranges: Ranges | None) -> Expr:
     ai, bi = a.as_int(), b.as_int()
     if bi == 0:
         raise ZeroDivisionError(f"{a} mod 0")
@@ -440,7 +515,7 @@ def mod(a: ExprLike, b: ExprLike, ranges: Ranges | None = None) -> Expr:
             rest = rest + (const(coef % bi) if mono == () and bi is not None else Expr({mono: coef}))
     if not rest.terms:
         return const(0)
-    if is_nonneg(rest, ranges) and is_nonneg(b - 1 - (_upper(rest, ranges or {}) or b)):
+    if _in_range(rest, b, ranges):
         return rest
     return _raw(Func("mod", (rest, b)))
 

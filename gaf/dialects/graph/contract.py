@@ -300,12 +300,12 @@ class GraphOp(IRDLOperation):
     def verify_(self) -> None:
         try:
             expected = self.infer(self.operand_tensor_types(), self.attrs())
-        except GafError as error:
-            raise VerifyException(str(error)) from None
+        except GafError as error:  # who prints it puts the op's name in front
+            raise VerifyException(str(error).removeprefix(f"{self.name}: ")) from None
         got = self.result_tensor_types()
         if list(expected) != got:
             raise VerifyException(
-                f"{self.name}: expected result types ({', '.join(map(str, expected))}), got ({', '.join(map(str, got))})"
+                f"expected result types ({', '.join(map(str, expected))}), got ({', '.join(map(str, got))})"
             )
 
     # One text format for all ops ---------------------------------------------------------------

@@ -25,9 +25,9 @@ def all_ops() -> tuple[type[GraphOp], ...]:
 def _ops_of(family: str) -> Iterator[type[GraphOp]]:
     module = import_module(f"gaf.dialects.graph.ops.{family}")
     for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, GraphOp) and value.__module__ == module.__name__:
-            if "name" in vars(value):  # bases have none
-                yield value
+        own = isinstance(value, type) and issubclass(value, GraphOp) and value.__module__ == module.__name__
+        if own and "name" in vars(value):  # bases have none
+            yield value
 
 
 @lru_cache(maxsize=1)

@@ -14,17 +14,8 @@ from gaf.dialects.tile.attributes import (
     NamesAttr,
     NumberAttr,
 )
-from gaf.dialects.tile.compute import (
-    CallOp,
-    ContractOp,
-    FillOp,
-    IndexOp,
-    MapOp,
-    MergeOp,
-    ReduceOp,
-    ScanOp,
-    ViewOp,
-)
+from gaf.dialects.tile.compute import CallOp, FillOp, IndexOp, MapOp, ViewOp
+from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType, TileType

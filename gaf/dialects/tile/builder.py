@@ -15,17 +15,8 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import ExprLike
 from gaf.dialects.common.scalar import FUNCTIONS
 from gaf.dialects.tile.attributes import Axis, Guard
-from gaf.dialects.tile.compute import (
-    CallOp,
-    ContractOp,
-    FillOp,
-    IndexOp,
-    MapOp,
-    MergeOp,
-    ReduceOp,
-    ScanOp,
-    ViewOp,
-)
+from gaf.dialects.tile.compute import CallOp, FillOp, IndexOp, MapOp, ViewOp
+from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType, TileType
@@ -190,7 +181,11 @@ class KernelBuilder:
         self._add(StoreOp(value, self._gm(arg), index, where, add))
 
     def move(
-        self, value: SSAValue, space: str | None = None, slots: int | None = None, dtype: dt.DType | None = None
+        self,
+        value: SSAValue,
+        space: str | None = None,
+        slots: int | None = None,
+        dtype: dt.DType | None = None,
     ) -> SSAValue:
         """Hand a tile to the other unit: ub -> l1 and l0c -> ub by default, l0c -> l1 with space="l1"."""
         source = _tile(value)
@@ -210,7 +205,11 @@ class KernelBuilder:
         return self._add(IndexOp(value, TileType.of(axes, dtype))).results[0]
 
     def map(
-        self, function: str, *operands: SSAValue, axes: Sequence[str] | None = None, dtype: dt.DType | None = None
+        self,
+        function: str,
+        *operands: SSAValue,
+        axes: Sequence[str] | None = None,
+        dtype: dt.DType | None = None,
     ) -> SSAValue:
         """A scalar function applied element by element; operands are aligned by axis name.
 

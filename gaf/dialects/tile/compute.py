@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tile ops that compute: constants, coordinates, maps, views, monoid reductions, scans and contractions."""
+"""Tile ops that compute element by element: constants, coordinates, scalar functions, views, opaque calls."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Self
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    AttrSizedOperandSegments,
     IRDLOperation,
     irdl_op_definition,
     operand_def,
-    opt_operand_def,
     prop_def,
     result_def,
     traits_def,
@@ -25,26 +23,22 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common import monoid as monoids
 from gaf.dialects.common.attributes import ExprAttr, parse_expr
 from gaf.dialects.common.index import Expr, ExprLike, expr, format_expr
 from gaf.dialects.common.scalar import FUNCTIONS
 from gaf.dialects.tile.attributes import (
     BindingsAttr,
-    NamesAttr,
     NumberAttr,
     format_bindings,
     format_names,
     format_number,
     invalid,
     parse_bindings,
-    parse_names,
     parse_number,
     parse_operand,
     parse_operand_list,
-    parse_operands,
 )
-from gaf.dialects.tile.memory import _parse_tile_type
+from gaf.dialects.tile.memory import parse_tile_type
 from gaf.dialects.tile.types import TileType
 
 
@@ -54,7 +48,8 @@ def tile_type(value: SSAValue) -> TileType:
     return value.type
 
 
-def _check_ub(op: IRDLOperation) -> None:
+def check_ub(op: IRDLOperation) -> None:
+    """Raise VerifyException unless every tile of an op is in ub."""
     for value in (*op.operands, *op.results):
         if tile_type(value).space != "ub":
             raise invalid(
@@ -70,7 +65,8 @@ def _is_subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
     return all(name in rest for name in part)
 
 
-def _operands(printer: Printer, values: Sequence[SSAValue]) -> None:
+def print_operands(printer: Printer, values: Sequence[SSAValue]) -> None:
+    """Print `%a, %b`."""
     printer.print_list(values, printer.print_operand)
 
 
@@ -93,7 +89,7 @@ class FillOp(IRDLOperation):
         return self.value_attr.value
 
     def verify_(self) -> None:
-        _check_ub(self)
+        check_ub(self)
         kind = tile_type(self.res).dtype
         if not kind.is_float and not isinstance(self.value, int):
             raise invalid(f"a tile of {kind} can't hold {format_number(self.value)}", expected="an integer")
@@ -109,7 +105,7 @@ class FillOp(IRDLOperation):
         value = parse_number(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        op = cls(value, _parse_tile_type(parser))
+        op = cls(value, parse_tile_type(parser))
         op.attributes.update(attributes)
         return op
 
@@ -133,7 +129,7 @@ class IndexOp(IRDLOperation):
         return self.value_attr.data
 
     def verify_(self) -> None:
-        _check_ub(self)
+        check_ub(self)
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f"({format_expr(self.value)})")
@@ -147,7 +143,7 @@ class IndexOp(IRDLOperation):
             value = parse_expr(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        op = cls(value, _parse_tile_type(parser))
+        op = cls(value, parse_tile_type(parser))
         op.attributes.update(attributes)
         return op
 
@@ -186,7 +182,7 @@ class MapOp(IRDLOperation):
             raise invalid(
                 f"wrong number of operands for '{self.function}'", expected=entry.arity, got=len(self.args)
             )
-        _check_ub(self)
+        check_ub(self)
         types = [tile_type(a) for a in self.args]
         result = tile_type(self.res)
         for type in types:
@@ -221,11 +217,13 @@ class MapOp(IRDLOperation):
             )
         wanted = {"same": types[0].dtype, "bool": dt.BOOL, "cast": result.dtype}[entry.result]
         if result.dtype != wanted:
-            raise invalid(f"wrong dtype of the result of '{self.function}'", expected=wanted, got=result.dtype)
+            raise invalid(
+                f"wrong dtype of the result of '{self.function}'", expected=wanted, got=result.dtype
+            )
 
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.function}(")
-        _operands(printer, self.args)
+        print_operands(printer, self.args)
         printer.print_string(")")
         printer.print_op_attributes(self.attributes)
         printer.print_string(" : ")
@@ -237,7 +235,7 @@ class MapOp(IRDLOperation):
         operands = parse_operand_list(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        op = cls(function, operands, _parse_tile_type(parser))
+        op = cls(function, operands, parse_tile_type(parser))
         op.attributes.update(attributes)
         return op
 
@@ -302,297 +300,7 @@ class ViewOp(IRDLOperation):
         bindings = parse_bindings(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        op = cls(source, bindings, _parse_tile_type(parser))
-        op.attributes.update(attributes)
-        return op
-
-
-def _check_monoid(op: IRDLOperation, name: str, states: int) -> None:
-    if name not in monoids.ALL:
-        raise invalid(f"unknown monoid '{name}'", expected=" or ".join(monoids.ALL), got=name)
-    if states != 1:
-        raise invalid(f"the state of monoid '{name}' has one component", expected=1, got=states)
-
-
-@irdl_op_definition
-class ReduceOp(IRDLOperation):
-    """Folds the current windows of the axes `over` with a monoid; an empty window gives its identity."""
-
-    name = "tile.reduce"
-
-    monoid_attr = prop_def(StringAttr, prop_name="monoid")
-    over_attr = prop_def(NamesAttr, prop_name="over")
-    args = var_operand_def(TileType)
-    res = var_result_def(TileType)
-
-    traits = traits_def(Pure())
-
-    def __init__(self, monoid: str, operands: Sequence[SSAValue], over: Sequence[str]) -> None:
-        types = [tile_type(v) for v in operands]
-        results = [TileType.of([a for a in t.axes if a not in over], t.element, t.space) for t in types]
-        super().__init__(
-            operands=[list(operands)],
-            properties={"monoid": StringAttr(monoid), "over": NamesAttr.of(over)},
-            result_types=[results],
-        )
-
-    @property
-    def monoid(self) -> str:
-        return self.monoid_attr.data
-
-    @property
-    def over(self) -> tuple[str, ...]:
-        return self.over_attr.data
-
-    def verify_(self) -> None:
-        _check_monoid(self, self.monoid, len(self.args))
-        _check_ub(self)
-        if len(self.res) != len(self.args):
-            raise invalid("tile.reduce has a result per component", expected=len(self.args), got=len(self.res))
-        for value, result in zip(self.args, self.res, strict=True):
-            operand = tile_type(value)
-            if missing := [a for a in self.over if a not in operand.axes]:
-                raise invalid(
-                    f"tile.reduce folds '{missing[0]}', which isn't an axis of its operand",
-                    expected=format_names(operand.axes),
-                    got=format_names(self.over),
-                )
-            axes = tuple(a for a in operand.axes if a not in self.over)
-            wanted = TileType.of(axes, operand.element)
-            if result.type != wanted:
-                raise invalid(
-                    "the result of tile.reduce isn't its operand without the folded axes",
-                    expected=wanted,
-                    got=result.type,
-                )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.monoid}(")
-        _operands(printer, self.args)
-        printer.print_string(f") over {format_names(self.over)}")
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_list([r.type for r in self.res], printer.print_attribute)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        monoid = parser.parse_identifier()
-        operands = parse_operand_list(parser)
-        parser.parse_keyword("over")
-        over = parse_names(parser)
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        types = parser.parse_comma_separated_list(
-            Parser.Delimiter.NONE, lambda: _parse_tile_type(parser)
-        )
-        op = cls.create(
-            operands=operands,
-            properties={"monoid": StringAttr(monoid), "over": NamesAttr(over)},
-            result_types=types,
-            attributes=attributes,
-        )
-        return op
-
-
-@irdl_op_definition
-class MergeOp(IRDLOperation):
-    """Joins two states of a monoid, component by component; the results have the types of the first state."""
-
-    name = "tile.merge"
-
-    monoid_attr = prop_def(StringAttr, prop_name="monoid")
-    first = var_operand_def(TileType)
-    second = var_operand_def(TileType)
-    res = var_result_def(TileType)
-
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    traits = traits_def(Pure())
-
-    def __init__(self, monoid: str, first: Sequence[SSAValue], second: Sequence[SSAValue]) -> None:
-        super().__init__(
-            operands=[list(first), list(second)],
-            properties={"monoid": StringAttr(monoid)},
-            result_types=[[v.type for v in first]],
-        )
-
-    @property
-    def monoid(self) -> str:
-        return self.monoid_attr.data
-
-    def verify_(self) -> None:
-        _check_monoid(self, self.monoid, len(self.first))
-        _check_ub(self)
-        first = [v.type for v in self.first]
-        for what, values in (("second state", self.second), ("results", self.res)):
-            types = [v.type for v in values]
-            if types != first:
-                raise invalid(
-                    f"the {what} of tile.merge differ from the first state",
-                    expected=", ".join(map(str, first)),
-                    got=", ".join(map(str, types)),
-                )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.monoid}(")
-        _operands(printer, self.first)
-        printer.print_string(" | ")
-        _operands(printer, self.second)
-        printer.print_string(")")
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        monoid = parser.parse_identifier()
-        with parser.in_parens():
-            first = parse_operands(parser)
-            parser.parse_punctuation("|")
-            second = parse_operands(parser)
-        op = cls(monoid, first, second)
-        op.attributes.update(parser.parse_optional_attr_dict())
-        return op
-
-
-@irdl_op_definition
-class ScanOp(IRDLOperation):
-    """Inclusive prefix fold of `value` along one axis, starting from `carry`; results: prefix and new carry."""
-
-    name = "tile.scan"
-
-    monoid_attr = prop_def(StringAttr, prop_name="monoid")
-    over_attr = prop_def(StringAttr, prop_name="over")
-    value = operand_def(TileType)
-    carry = operand_def(TileType)
-    prefix = result_def(TileType)
-    last = result_def(TileType)
-
-    traits = traits_def(Pure())
-
-    def __init__(self, monoid: str, value: SSAValue, carry: SSAValue, over: str) -> None:
-        super().__init__(
-            operands=[value, carry],
-            properties={"monoid": StringAttr(monoid), "over": StringAttr(over)},
-            result_types=[value.type, carry.type],
-        )
-
-    @property
-    def monoid(self) -> str:
-        return self.monoid_attr.data
-
-    @property
-    def over(self) -> str:
-        return self.over_attr.data
-
-    def verify_(self) -> None:
-        _check_monoid(self, self.monoid, 1)
-        _check_ub(self)
-        value = tile_type(self.value)
-        if self.over not in value.axes:
-            raise invalid(
-                f"tile.scan runs along '{self.over}', which isn't an axis of its operand",
-                expected=format_names(value.axes),
-                got=self.over,
-            )
-        wanted = TileType.of([a for a in value.axes if a != self.over], value.element)
-        if self.carry.type != wanted:
-            raise invalid("wrong carry of tile.scan", expected=wanted, got=self.carry.type)
-        if self.prefix.type != value or self.last.type != wanted:
-            raise invalid(
-                "the results of tile.scan are the prefix and the new carry",
-                expected=f"{value}, {wanted}",
-                got=f"{self.prefix.type}, {self.last.type}",
-            )
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {self.monoid}(")
-        _operands(printer, (self.value, self.carry))
-        printer.print_string(f") over [{self.over}]")
-        printer.print_op_attributes(self.attributes)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        monoid = parser.parse_identifier()
-        operands = parse_operand_list(parser)
-        if len(operands) != 2:
-            parser.raise_error("tile.scan has two operands: the tile and the carry")
-        parser.parse_keyword("over")
-        (over,) = parse_names(parser)
-        op = cls(monoid, operands[0], operands[1], over)
-        op.attributes.update(parser.parse_optional_attr_dict())
-        return op
-
-
-@irdl_op_definition
-class ContractOp(IRDLOperation):
-    """Sum of products over the axes that both operands have and the result lacks; plus `acc` when given."""
-
-    name = "tile.contract"
-
-    a = operand_def(TileType)
-    b = operand_def(TileType)
-    acc = opt_operand_def(TileType)
-    res = result_def(TileType)
-
-    traits = traits_def(Pure())
-
-    def __init__(
-        self, a: SSAValue, b: SSAValue, result_type: TileType, acc: SSAValue | None = None
-    ) -> None:
-        super().__init__(operands=[a, b, acc], result_types=[result_type])
-
-    @property
-    def summed(self) -> tuple[str, ...]:
-        """The axes that are summed over, in the order of the first operand."""
-        b, result = tile_type(self.b).axes, tile_type(self.res).axes
-        return tuple(x for x in tile_type(self.a).axes if x in b and x not in result)
-
-    def verify_(self) -> None:
-        a, b, result = tile_type(self.a), tile_type(self.b), tile_type(self.res)
-        for type, space in ((a, "l1"), (b, "l1"), (result, "l0c")):
-            if type.space != space:
-                raise invalid(
-                    "tile.contract multiplies tiles in l1 into l0c", expected=f"a tile in {space}", got=type
-                )
-        if a.element != b.element:
-            raise invalid("the operands of tile.contract differ in dtype", expected=a.dtype, got=b.dtype)
-        wanted = dt.F32 if a.dtype.is_float else dt.I32
-        if result.dtype != wanted:
-            raise invalid("tile.contract accumulates in full width", expected=wanted, got=result.dtype)
-        for axis in result.axes:
-            if axis not in a.axes and axis not in b.axes:
-                raise invalid(f"no operand of tile.contract has the axis '{axis}' of the result")
-        for axis in (*a.axes, *b.axes):
-            if axis not in result.axes and not (axis in a.axes and axis in b.axes):
-                raise invalid(
-                    f"the axis '{axis}' vanishes: only one operand of tile.contract has it",
-                    expected=f"'{axis}' in the result or in both operands",
-                )
-        if not self.summed:
-            raise invalid("tile.contract sums over no axis", hint="use tile.map mul for a product")
-        if self.acc is not None:
-            acc = tile_type(self.acc)
-            if acc != result:
-                raise invalid("wrong accumulator of tile.contract", expected=result, got=acc)
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string("(")
-        _operands(printer, (self.a, self.b))
-        printer.print_string(")")
-        if self.acc is not None:
-            printer.print_string(" acc ")
-            printer.print_operand(self.acc)
-        printer.print_op_attributes(self.attributes)
-        printer.print_string(" : ")
-        printer.print_attribute(self.res.type)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Self:
-        operands = parse_operand_list(parser)
-        if len(operands) != 2:
-            parser.raise_error("tile.contract has two operands")
-        acc = parse_operand(parser) if parser.parse_optional_keyword("acc") else None
-        attributes = parser.parse_optional_attr_dict()
-        parser.parse_punctuation(":")
-        op = cls(operands[0], operands[1], _parse_tile_type(parser), acc)
+        op = cls(source, bindings, parse_tile_type(parser))
         op.attributes.update(attributes)
         return op
 
@@ -607,9 +315,7 @@ class CallOp(IRDLOperation):
     args = var_operand_def(TileType)
     res = var_result_def(TileType)
 
-    def __init__(
-        self, function: str, operands: Sequence[SSAValue], result_types: Sequence[TileType]
-    ) -> None:
+    def __init__(self, function: str, operands: Sequence[SSAValue], result_types: Sequence[TileType]) -> None:
         super().__init__(
             operands=[list(operands)],
             properties={"function": StringAttr(function)},
@@ -624,7 +330,7 @@ class CallOp(IRDLOperation):
         printer.print_string(" ")
         printer.print_symbol_name(self.function)
         printer.print_string("(")
-        _operands(printer, self.args)
+        print_operands(printer, self.args)
         printer.print_string(")")
         printer.print_op_attributes(self.attributes)
         if self.res:
@@ -638,9 +344,7 @@ class CallOp(IRDLOperation):
         attributes = parser.parse_optional_attr_dict()
         types: list[TileType] = []
         if parser.parse_optional_punctuation(":"):
-            types = parser.parse_comma_separated_list(
-                Parser.Delimiter.NONE, lambda: _parse_tile_type(parser)
-            )
+            types = parser.parse_comma_separated_list(Parser.Delimiter.NONE, lambda: parse_tile_type(parser))
         op = cls(function, operands, types)
         op.attributes.update(attributes)
         return op

@@ -17,18 +17,8 @@ from gaf.dialects.common import monoid as monoids
 from gaf.dialects.common.index import Expr, Func, format_expr
 from gaf.dialects.common.scalar import FUNCTIONS, convert
 from gaf.dialects.tile.attributes import Guard
-from gaf.dialects.tile.compute import (
-    CallOp,
-    ContractOp,
-    FillOp,
-    IndexOp,
-    MapOp,
-    MergeOp,
-    ReduceOp,
-    ScanOp,
-    ViewOp,
-    tile_type,
-)
+from gaf.dialects.tile.compute import CallOp, FillOp, IndexOp, MapOp, ViewOp, tile_type
+from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType

@@ -135,7 +135,7 @@ class LoadOp(IRDLOperation):
         otherwise = parse_number(parser) if parser.parse_optional_keyword("else") else None
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        op = cls(source, index, _parse_tile_type(parser), guards, otherwise)
+        op = cls(source, index, parse_tile_type(parser), guards, otherwise)
         op.attributes.update(attributes)
         return op
 
@@ -265,12 +265,13 @@ class MoveOp(IRDLOperation):
         source = parse_operand(parser)
         attributes = parser.parse_optional_attr_dict()
         parser.parse_punctuation(":")
-        op = cls(source, _parse_tile_type(parser))
+        op = cls(source, parse_tile_type(parser))
         op.attributes.update(attributes)
         return op
 
 
-def _parse_tile_type(parser: Parser) -> TileType:
+def parse_tile_type(parser: Parser) -> TileType:
+    """Parse a type that has to be a tile."""
     position = parser.pos
     type = parser.parse_type()
     if not isinstance(type, TileType):

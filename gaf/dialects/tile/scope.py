@@ -11,7 +11,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from gaf.dialects.common.index import Expr, Func, format_expr
 from gaf.dialects.common.monoid import by_name
 from gaf.dialects.tile.attributes import IDENTIFIER, format_names, invalid
-from gaf.dialects.tile.compute import IndexOp, MergeOp, ReduceOp, ScanOp, ViewOp
+from gaf.dialects.tile.compute import IndexOp, ViewOp
+from gaf.dialects.tile.folds import MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, YieldOp
 from gaf.dialects.tile.types import GmType, TileType
@@ -113,8 +114,7 @@ class _Verifier:
         self.params = {n for n, _ in kernel.params}
         self.axes = {a.name: a for a in kernel.axes}
         self.args = {
-            name: arg.type
-            for name, arg in zip(kernel.arg_names.data, kernel.body.block.args, strict=True)
+            name: arg.type for name, arg in zip(kernel.arg_names.data, kernel.body.block.args, strict=True)
         }
         self.partial: dict[SSAValue, frozenset[str]] = {}
 
@@ -167,9 +167,7 @@ class _Verifier:
                 frozenset({op.axis}) & outer if op.axis in self._of(value) else frozenset()
             )
 
-    def _carried(
-        self, op: ForOp, position: int, arg: BlockArgument, init: SSAValue, value: SSAValue
-    ) -> None:
+    def _carried(self, op: ForOp, position: int, arg: BlockArgument, init: SSAValue, value: SSAValue) -> None:
         """A state that a merge carries has to start at the identity of its monoid."""
         from gaf.dialects.tile.compute import FillOp
 

@@ -404,7 +404,9 @@ class ForOp(IRDLOperation):
             self.body,
             print_entry_block_args=False,
             print_empty_block=False,
-            print_block_terminators=not (isinstance(last, YieldOp) and not last.operands and not last.attributes),
+            print_block_terminators=not (
+                isinstance(last, YieldOp) and not last.operands and not last.attributes
+            ),
         )
 
     @classmethod

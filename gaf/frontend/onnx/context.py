@@ -106,7 +106,9 @@ def attribute_value(proto: AttributeProto, where: str, folder: Path | None = Non
             raise InvalidInputError(f"attribute '{proto.name}' has no type", where=where)
         case _:
             kind = AttributeProto.AttributeType.Name(proto.type).lower().replace("_", " ")
-            raise UnsupportedError(f"attribute '{proto.name}' is a {kind}; these are not supported", where=where)
+            raise UnsupportedError(
+                f"attribute '{proto.name}' is a {kind}; these are not supported", where=where
+            )
 
 
 def _text(data: bytes, name: str, where: str) -> str:

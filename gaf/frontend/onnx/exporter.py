@@ -68,7 +68,9 @@ class GraphScope(Scope):
         return name
 
     def missing_symbol(self, symbol: str) -> str:
-        raise UnsupportedError(f"the size {symbol} is a dim of no tensor before its first use, so ONNX can't compute it")
+        raise UnsupportedError(
+            f"the size {symbol} is a dim of no tensor before its first use, so ONNX can't compute it"
+        )
 
     def weight(self, name: str, type_: TensorType) -> str:
         if name not in self._weights:
@@ -161,7 +163,9 @@ class _Exporter:
     def _write_op(self, scope: Scope, op: GraphOp, wanted: dict[SSAValue, str]) -> None:
         stem = op.name.removeprefix("graph.")
         in_graph = scope is self.scope
-        names = [wanted.get(r) or scope.unique((r.name_hint if in_graph else None) or stem) for r in op.results]
+        names = [
+            wanted.get(r) or scope.unique((r.name_hint if in_graph else None) or stem) for r in op.results
+        ]
         if isinstance(op, ForeignOp) and op.domain.data:
             self.foreign_opsets[op.domain.data] = op.opset.value.data
         written = op.to_onnx(OpContext(scope, op, names), [scope.names[o] for o in op.operands])
@@ -199,7 +203,9 @@ class _Exporter:
             if result not in wanted:
                 self.infos.append(value_info(name, tensor_type(result)))
         shown = list(dict.fromkeys(m for m in members if m))
-        self.kernels.append({"name": label, "kind": op.kind.data, "function": function.name, "members": shown})
+        self.kernels.append(
+            {"name": label, "kind": op.kind.data, "function": function.name, "members": shown}
+        )
 
     def _function(self, op: FusedOp, scope: FunctionScope) -> FunctionProto:
         """The function for a fused op: an existing one if its body is the same."""
@@ -242,7 +248,8 @@ class _Exporter:
 
         model, scope = self.model, self.scope
         graph = helper.make_graph(
-            scope.nodes, model.name,
+            scope.nodes,
+            model.name,
             [value_info(n, t) for n, t in zip(model.input_names, model.input_types)],
             [value_info(n, t) for n, t in zip(model.output_names, model.output_types)],
             value_info=self.infos,
@@ -250,11 +257,16 @@ class _Exporter:
         domains = {"", *scope.domains, *self.foreign_opsets}
         opsets = list(self._opset_ids(domains))
         proto = helper.make_model(
-            graph, functions=list(self.functions.values()), opset_imports=opsets,
-            producer_name="gaf", producer_version=__version__,
+            graph,
+            functions=list(self.functions.values()),
+            opset_imports=opsets,
+            producer_name="gaf",
+            producer_version=__version__,
         )
         # metadata of nodes and functions came with IR version 10
-        proto.ir_version = max(helper.find_min_ir_version_for(opsets, ignore_unknown=True), 10 if self.functions else 8)
+        proto.ir_version = max(
+            helper.find_min_ir_version_for(opsets, ignore_unknown=True), 10 if self.functions else 8
+        )
         properties = {"gaf.version": __version__, "gaf.source": Path(model.source).name}
         if self.kernels:
             properties["gaf.kernels"] = json.dumps(self.kernels)
@@ -330,14 +342,16 @@ def _choose_opset(model: Model) -> int:
             return opset
     op = next(op for op in foreign if not _same_op(op, wanted[0]))
     raise UnsupportedError(
-        f"{op.op_type.data} of opset {op.opset.value.data} can't be written in opset {wanted[0]}, where it differs",
-        where=op.location_name(), hint="convert the model with onnx.version_converter before importing it",
+        f"{op.op_type.data} of opset {op.opset.value.data} can't be written in opset {wanted[0]}, "
+        "where it differs",
+        where=op.location_name(),
+        hint="convert the model with onnx.version_converter before importing it",
     )
 
 
 def _same_op(op: ForeignOp, opset: int) -> bool:
     versions = [schema_of("", op.op_type.data, v) for v in (op.opset.value.data, opset)]
-    return all(v is not None for v in versions) and versions[0].since_version == versions[1].since_version  # type: ignore[union-attr]
+    return None not in versions and len({v.since_version for v in versions if v is not None}) == 1
 
 
 def _check(proto: onnx.ModelProto | Path) -> None:

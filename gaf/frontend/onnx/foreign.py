@@ -48,8 +48,15 @@ def emit_foreign(
             bare.output[i] = f"o{i}"
     types = _Types(builder, location, where).infer(bare, operands, domain, opset)
     op = ForeignOp.of(
-        "onnx", domain, node.op_type, opset, text_format.MessageToString(bare, as_one_line=True).strip(),
-        [o for o in operands if o is not None], types, pure=node.op_type not in RANDOM, location=location,
+        "onnx",
+        domain,
+        node.op_type,
+        opset,
+        text_format.MessageToString(bare, as_one_line=True).strip(),
+        [o for o in operands if o is not None],
+        types,
+        pure=node.op_type not in RANDOM,
+        location=location,
     )
     return builder.insert(op)
 
@@ -83,7 +90,8 @@ class _Types:
                 found = shape_inference.infer_node_outputs(schema, node, inputs, data, opset_imports=opsets)
             except Exception as error:  # InferenceError and others: the shapes don't fit the op
                 raise InvalidInputError(
-                    f"ONNX shape inference refuses this node: {' '.join(str(error).split())}", where=self.where
+                    f"ONNX shape inference refuses this node: {' '.join(str(error).split())}",
+                    where=self.where,
                 ) from None
         return [self._type(found.get(name), i) for i, name in enumerate(node.output)]
 
@@ -97,9 +105,14 @@ class _Types:
         return helper.make_tensor_type_proto(type_.dtype.onnx, shape)
 
     def _type(self, proto: onnx.TypeProto | None, index: int) -> TensorType:
-        if proto is None or proto.WhichOneof("value") != "tensor_type" or not proto.tensor_type.HasField("shape"):
+        if (
+            proto is None
+            or proto.WhichOneof("value") != "tensor_type"
+            or not proto.tensor_type.HasField("shape")
+        ):
             raise UnsupportedError(
-                f"the type of result {index} is not known, so it can't run on the host either", where=self.where,
+                f"the type of result {index} is not known, so it can't run on the host either",
+                where=self.where,
                 hint="a fixed input shape may help: --input-shape",
             )
         info = proto.tensor_type
@@ -112,5 +125,3 @@ class _Types:
         if proto.dim_param in self.dims:
             return self.dims[proto.dim_param]
         return self.builder.new_symbol(f"{self.location.rpartition('/')[2]}_{index}_{axis}")
-
-

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph import registry
@@ -25,7 +25,8 @@ from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.onnx import reader, support
 from gaf.frontend.onnx.context import NodeContext, attribute_value
 from gaf.frontend.onnx.foreign import emit_foreign
-from gaf.frontend.onnx.nodes import NodeRules, order_nodes
+from gaf.frontend.onnx.frames import Frame, function_opsets, resolved_attributes, result_list
+from gaf.frontend.onnx.nodes import NodeRules, node_label, order_nodes
 from gaf.frontend.onnx.shapes import InputShapes, input_types, tensor_info
 from gaf.frontend.onnx.support import Way, qualified, standard_domain
 
@@ -35,7 +36,7 @@ FUSED_DOMAIN = "gaf.fused"
 """Domain of the local functions that stand for fused ops in exported files."""
 
 KIND_KEY, MEMBERS_KEY = "gaf.kind", "gaf.members"
-"""Metadata of such functions (the kind of kernel) and of their calls (JSON list: the model node of each body node)."""
+"""Metadata of such functions (kind of kernel) and of their calls (JSON: the model node of each body node)."""
 
 
 def load_onnx(
@@ -56,25 +57,24 @@ def load_onnx(
         reader.check_model(proto, where)
     else:
         proto, where, folder = reader.read_model(source), os.fspath(source), Path(source).parent
-    return _Importer(proto, where, folder, input_shapes, keep_fused).run()
-
-
-@dataclass
-class _Frame:
-    """A list of nodes being imported, and the names they see."""
-
-    nodes: Iterator[tuple[int, NodeProto]]
-    opsets: Mapping[str, int]
-    values: dict[str, SSAValue] = field(default_factory=dict)
-    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
-    parent: _Frame | None = None  # where captured names of a subgraph come from
-    attributes: Mapping[str, AttributeProto] | None = None  # of the function call; None outside functions
-    prefix: str = ""
-    labels: Sequence[str] = ()  # better names for the nodes, by index
-    calls: tuple[tuple[str, str, str], ...] = ()  # functions being expanded
-    absent: set[str] = field(default_factory=set)  # optional inputs of the function that the call leaves out
-    lacking: dict[str, str] = field(default_factory=dict)  # value name -> why there is no such value
-    done: Callable[[], None] = lambda: None
+    collecting = gc.isenabled()
+    gc.disable()  # nothing made here is garbage: looking for it costs a tenth of the time
+    try:
+        return _Importer(proto, where, folder, input_shapes, keep_fused).run()
+    except (InvalidInputError, UnsupportedError):
+        raise
+    except Exception:
+        field = reader.invalid_text(proto)
+        if field is None:
+            raise
+        raise InvalidInputError(
+            f"the field '{field}' is not text in UTF-8",
+            where=where,
+            hint="the file is damaged: fetch it again",
+        ) from None
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class _Importer:
@@ -109,7 +109,10 @@ class _Importer:
         nodes = order_nodes(graph.node, {v.name for v in inputs} | initializers.keys(), self.where)
         self._check_supported(nodes)
         model = new_model(
-            types.inputs, name=_model_name(graph.name, self.where), source=self.where, opset=self.opsets.get("", 1),
+            types.inputs,
+            name=_model_name(graph.name, self.where),
+            source=self.where,
+            opset=self.opsets.get("", 1),
             num_source_ops=sum(n.op_type not in ("Constant", "Identity") for n in graph.node),
         )
         for note in types.notes:
@@ -117,7 +120,7 @@ class _Importer:
         model.notes.extend(types.notes)
         self.builder = GraphBuilder(model)
         values: dict[str, SSAValue] = dict(zip((name for name, _ in types.inputs), model.block.args))
-        frame = _Frame(iter(nodes), self.opsets, values, initializers)
+        frame = Frame(iter(nodes), self.opsets, values, initializers)
         self._drain(frame)
         outputs = [(v.name, self._output(frame, v)) for v in graph.output]
         return self.builder.finish(outputs)
@@ -128,7 +131,10 @@ class _Importer:
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedError(
-                "sparse initializers are not supported", where=self.where, got=f"'{name}'", hint="make it dense"
+                "sparse initializers are not supported",
+                where=self.where,
+                got=f"'{name}'",
+                hint="make it dense",
             )
         result: dict[str, onnx.TensorProto] = {}
         for tensor in graph.initializer:
@@ -137,7 +143,9 @@ class _Importer:
             result[tensor.name] = tensor
         return result
 
-    def _check_supported(self, nodes: Iterable[tuple[int, NodeProto]], opsets: Mapping[str, int] | None = None) -> None:
+    def _check_supported(
+        self, nodes: Iterable[tuple[int, NodeProto]], opsets: Mapping[str, int] | None = None
+    ) -> None:
         """One error for all op types that can't be imported, those in called functions included."""
         wanted: list[tuple[NodeProto, str, int]] = []
         work = [(list(nodes), opsets or self.opsets, "")]
@@ -145,14 +153,14 @@ class _Importer:
         while work:
             batch, versions, prefix = work.pop()
             for index, node in batch:
-                label = prefix + _label(node, index)
+                label = prefix + node_label(node, index)
                 domain = standard_domain(node.domain)
                 key = (domain, node.op_type, getattr(node, "overload", ""))
                 wanted.append((node, label, self._opset(versions, domain, key in self.functions, label)))
                 if key in self.functions and key not in seen:
                     seen.add(key)
                     body = self.functions[key]
-                    work.append((list(enumerate(body.node)), _function_opsets(body), f"{label}/"))
+                    work.append((list(enumerate(body.node)), function_opsets(body), f"{label}/"))
         support.check_nodes(wanted, self.functions, self.where)
 
     def _opset(self, versions: Mapping[str, int], domain: str, is_function: bool, label: str) -> int:
@@ -161,14 +169,15 @@ class _Importer:
             if domain or is_function:
                 return 1  # a custom domain: gaf knows the op or it doesn't
             raise InvalidInputError(
-                "the model uses the standard ops but names no version of them", where=f"{self.where}: node '{label}'",
+                "the model uses the standard ops but names no version of them",
+                where=f"{self.where}: node '{label}'",
                 expected="an opset_import with domain ''",
             )
         return version
 
     # -- the loop -----------------------------------------------------------------------------------
 
-    def _drain(self, first: _Frame) -> None:
+    def _drain(self, first: Frame) -> None:
         """Import all nodes of a frame, and of the frames that its nodes open."""
         stack = [first]
         while stack:
@@ -182,9 +191,9 @@ class _Importer:
             if opened is not None:
                 stack.append(opened)
 
-    def _node(self, frame: _Frame, index: int, node: NodeProto) -> _Frame | None:
+    def _node(self, frame: Frame, index: int, node: NodeProto) -> Frame | None:
         """Import one node; returns a frame to import first if the node stands for other nodes."""
-        location = frame.prefix + _label(node, index)
+        location = frame.prefix + node_label(node, index)
         if index < len(frame.labels):
             location = frame.labels[index] or location
         where = f"{self.where}: node '{location}' ({qualified(node.domain, node.op_type)})"
@@ -195,12 +204,14 @@ class _Importer:
         how = support.way(domain, node.op_type, opset, self.functions, overload)
         try:
             operands = [self._value(frame, name, where) for name in node.input]
-            attributes = _attributes(node, frame)
+            attributes = resolved_attributes(node, frame)
             if how in (Way.OP, Way.DIRECT, Way.DECOMPOSE, Way.HOST):
                 self.rules.check(node, operands, attributes, domain, opset, where)
             match how:
                 case Way.FUNCTION:
-                    return self._call(frame, node, self.functions[key], key, operands, attributes, location, where)
+                    return self._call(
+                        frame, node, self.functions[key], key, operands, attributes, location, where
+                    )
                 case Way.DIRECT if node.op_type == "If":
                     return self._branch(frame, operands[0], attributes, node, location, where)
                 case Way.DIRECT:
@@ -209,18 +220,24 @@ class _Importer:
                     schema = support.schema_of(domain, node.op_type, opset)
                     assert schema is not None
                     body = support.function_body(schema, opset)
-                    defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
-                    return self._call(frame, node, body, key, operands, {**defaults, **attributes}, location, where)
+                    defaults = {
+                        n: a.default_value for n, a in schema.attributes.items() if a.default_value.name
+                    }
+                    return self._call(
+                        frame, node, body, key, operands, {**defaults, **attributes}, location, where
+                    )
                 case Way.OP:
                     context = NodeContext(
                         self.builder, node, operands, attributes, opset, location, where, self.folder
                     )
                     try:
-                        results = _result_list(registry.by_onnx(domain, node.op_type).from_onnx(context))
+                        results = result_list(registry.by_onnx(domain, node.op_type).from_onnx(context))
                     except UnsupportedError as error:
                         if not support.runs_on_host(domain, node.op_type, opset):
                             raise
-                        results = self._host_instead(error, node, operands, attributes, opset, location, where)
+                        results = self._host_instead(
+                            error, node, operands, attributes, opset, location, where
+                        )
                 case Way.HOST:
                     results = self._foreign(node, operands, attributes, opset, location, where)
                 case None:  # in a branch of an If whose nodes were not looked at before
@@ -236,30 +253,33 @@ class _Importer:
                 text = f"{type(error).__name__}: {error}"
                 raise InvalidInputError(f"this node is not as expected: {text}", where=where) from error
             raise InternalError(
-                f"importing the node failed: {type(error).__name__}: {error}", where=where,
+                f"importing the node failed: {type(error).__name__}: {error}",
+                where=where,
                 hint="run again with --debug for a traceback, and report it",
             ) from error
         self._bind(frame, node, results, where)
         return None
 
-    def _bind(self, frame: _Frame, node: NodeProto, results: Sequence[SSAValue | None], where: str) -> None:
+    def _bind(self, frame: Frame, node: NodeProto, results: Sequence[SSAValue | None], where: str) -> None:
         for i, name in enumerate(node.output):
             if not name:
                 continue
             value = results[i] if i < len(results) else None
             if value is None:
-                frame.lacking[name] = f"result {i} of {where.removeprefix(self.where + ': ')} is not supported"
+                frame.lacking[name] = (
+                    f"result {i} of {where.removeprefix(self.where + ': ')} is not supported"
+                )
                 continue
             frame.values[name] = value
             self.builder.name(value, name)
 
     # -- values ---------------------------------------------------------------------------------------
 
-    def _value(self, frame: _Frame, name: str, where: str) -> SSAValue | None:
+    def _value(self, frame: Frame, name: str, where: str) -> SSAValue | None:
         """The value of a name, or None for an operand left out."""
         if not name:
             return None
-        scope: _Frame | None = frame
+        scope: Frame | None = frame
         while scope is not None:
             value = scope.values.get(name)
             if value is not None:
@@ -278,7 +298,7 @@ class _Importer:
             f"the value '{name}' is used but not defined", where=where, hint="the model may be damaged"
         )
 
-    def _output(self, frame: _Frame, info: onnx.ValueInfoProto) -> SSAValue:
+    def _output(self, frame: Frame, info: onnx.ValueInfoProto) -> SSAValue:
         where = f"{self.where}: output '{info.name}'"
         value = self._value(frame, info.name, where)
         if value is None:
@@ -288,8 +308,10 @@ class _Importer:
         declared, type_ = tensor_info(info, self.where), tensor_type(value)
         if declared.elem_type and dt.of_onnx(declared.elem_type, where=where) != type_.dtype:
             raise InvalidInputError(
-                "the model declares another element type than its nodes compute", where=where,
-                expected=dt.of_onnx(declared.elem_type), got=type_.dtype,
+                "the model declares another element type than its nodes compute",
+                where=where,
+                expected=dt.of_onnx(declared.elem_type),
+                got=type_.dtype,
             )
         if declared.HasField("shape"):
             self._compare_shapes(info.name, declared.shape, type_)
@@ -298,7 +320,9 @@ class _Importer:
     def _compare_shapes(self, name: str, declared: onnx.TensorShapeProto, type_: Any) -> None:
         sizes = [d.dim_value if d.HasField("dim_value") else None for d in declared.dim]
         inferred = [d.as_int() for d in type_.shape]
-        fits = len(sizes) == len(inferred) and all(a is None or b is None or a == b for a, b in zip(sizes, inferred))
+        fits = len(sizes) == len(inferred) and all(
+            a is None or b is None or a == b for a, b in zip(sizes, inferred)
+        )
         if not fits and not self.input_shapes:
             shown = ", ".join("?" if s is None else str(s) for s in sizes)
             note = f"the model declares output '{name}' as [{shown}], its nodes compute {type_}"
@@ -308,7 +332,11 @@ class _Importer:
     # -- kinds of nodes ---------------------------------------------------------------------------------
 
     def _direct(
-        self, node: NodeProto, operands: list[SSAValue | None], attributes: Mapping[str, AttributeProto], where: str
+        self,
+        node: NodeProto,
+        operands: list[SSAValue | None],
+        attributes: Mapping[str, AttributeProto],
+        where: str,
     ) -> SSAValue:
         if node.op_type == "Identity":
             assert operands[0] is not None
@@ -366,40 +394,47 @@ class _Importer:
 
     def _branch(
         self,
-        frame: _Frame,
+        frame: Frame,
         condition: SSAValue | None,
         attributes: Mapping[str, AttributeProto],
         node: NodeProto,
         location: str,
         where: str,
-    ) -> _Frame:
+    ) -> Frame:
         """The branch of an If that a constant condition takes."""
         known = None if condition is None else self.builder.known(condition)
         if known is None or known.size != 1:
             raise UnsupportedError(
-                "the condition is computed at run time, and only constant ones are supported", where=where,
-                hint="export the model with fixed shapes or options, or give --input-shape, so that one branch remains",
+                "the condition is computed at run time, and only constant ones are supported",
+                where=where,
+                hint="export the model with fixed shapes or options, or give --input-shape",
             )
         taken = "then_branch" if known.reshape(-1)[0] else "else_branch"
         graph = attributes[taken].g
         initializers = self._initializers(graph)
         visible = set(initializers)
-        scope: _Frame | None = frame
+        scope: Frame | None = frame
         while scope is not None:
             visible |= scope.values.keys() | scope.initializers.keys() | scope.lacking.keys()
             scope = scope.parent
         nodes = order_nodes(graph.node, visible, where)
         self._check_supported(nodes, frame.opsets)
-        inner = _Frame(
-            iter(nodes), frame.opsets, {}, initializers, parent=frame, attributes=frame.attributes,
-            prefix=f"{location}/", calls=frame.calls,
+        inner = Frame(
+            iter(nodes),
+            frame.opsets,
+            {},
+            initializers,
+            parent=frame,
+            attributes=frame.attributes,
+            prefix=f"{location}/",
+            calls=frame.calls,
         )
         inner.done = lambda: self._return(inner, [v.name for v in graph.output], frame, node, where)
         return inner
 
     def _call(
         self,
-        frame: _Frame,
+        frame: Frame,
         node: NodeProto,
         body: FunctionProto,
         key: tuple[str, str, str],
@@ -407,24 +442,29 @@ class _Importer:
         attributes: Mapping[str, AttributeProto],
         location: str,
         where: str,
-    ) -> _Frame | None:
+    ) -> Frame | None:
         """A call of a function: a frame with the function's nodes, or a fused op."""
         if key in frame.calls:
             raise InvalidInputError(f"the function {qualified(*key[:2])} calls itself", where=where)
         if len(operands) > len(body.input) or len(node.output) > len(body.output):
             raise InvalidInputError(
-                "the call doesn't fit the function", where=where,
+                "the call doesn't fit the function",
+                where=where,
                 expected=f"at most {len(body.input)} inputs and {len(body.output)} outputs",
                 got=f"{len(operands)} and {len(node.output)}",
             )
         given = {a.name: a for a in body.attribute_proto} | dict(attributes)
         nodes = order_nodes(body.node, set(body.input), where)
 
-        def enter(values: Sequence[SSAValue | None]) -> _Frame:
+        def enter(values: Sequence[SSAValue | None]) -> Frame:
             named = dict(zip(body.input, values))
-            inner = _Frame(
-                iter(nodes), _function_opsets(body), {n: v for n, v in named.items() if v is not None},
-                attributes=given, prefix=f"{location}/", calls=(*frame.calls, key),
+            inner = Frame(
+                iter(nodes),
+                function_opsets(body),
+                {n: v for n, v in named.items() if v is not None},
+                attributes=given,
+                prefix=f"{location}/",
+                calls=(*frame.calls, key),
             )
             inner.absent = {n for n in body.input if named.get(n) is None}
             return inner
@@ -438,11 +478,11 @@ class _Importer:
 
     def _fused(
         self,
-        frame: _Frame,
+        frame: Frame,
         node: NodeProto,
         body: FunctionProto,
         operands: Sequence[SSAValue | None],
-        enter: Callable[[Sequence[SSAValue | None]], _Frame],
+        enter: Callable[[Sequence[SSAValue | None]], Frame],
         where: str,
     ) -> None:
         def fill(args: Sequence[SSAValue]) -> list[SSAValue]:
@@ -459,46 +499,10 @@ class _Importer:
         results = self.builder.fused(kind, node.name or body.name, given, fill)
         self._bind(frame, node, results, where)
 
-    def _return(
-        self, inner: _Frame, names: Iterable[str], outer: _Frame, node: NodeProto, where: str
-    ) -> None:
+    def _return(self, inner: Frame, names: Iterable[str], outer: Frame, node: NodeProto, where: str) -> None:
         """Hand the results of a function or branch to the node that stands for it."""
         values = [self._value(inner, name, where) for name in names]
         self._bind(outer, node, values, where)
-
-
-def _attributes(node: NodeProto, frame: _Frame) -> dict[str, AttributeProto]:
-    """The node's attributes by name; references to attributes of the enclosing function are resolved."""
-    result: dict[str, AttributeProto] = {}
-    for proto in node.attribute:
-        if not proto.ref_attr_name:
-            result[proto.name] = proto
-            continue
-        source = (frame.attributes or {}).get(proto.ref_attr_name)
-        if source is not None:  # else: the call leaves it out, and the op's default holds
-            copy = AttributeProto()
-            copy.CopyFrom(source)
-            copy.name = proto.name
-            result[proto.name] = copy
-    return result
-
-
-def _function_opsets(body: FunctionProto) -> dict[str, int]:
-    return {standard_domain(o.domain): o.version for o in body.opset_import}
-
-
-def _result_list(results: Any) -> list[SSAValue | None]:
-    match results:
-        case SSAValue():
-            return [results]
-        case Operation():
-            return list(results.results)
-        case _:
-            return [r.results[0] if isinstance(r, Operation) else r for r in results]
-
-
-def _label(node: NodeProto, index: int) -> str:
-    return node.name or f"{node.op_type}_{index}"
 
 
 def _model_name(graph_name: str, where: str) -> str:

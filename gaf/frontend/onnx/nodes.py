@@ -28,9 +28,14 @@ def order_nodes(nodes: Iterable[NodeProto], defined: set[str], where: str) -> li
             if not name:
                 continue
             if name in producer or name in defined:
-                other = _label(*numbered[producer[name]]) if name in producer else "the model's inputs or weights"
+                other = (
+                    _name_of(numbered[producer[name]])
+                    if name in producer
+                    else "the model's inputs or weights"
+                )
                 raise InvalidInputError(
-                    f"the value '{name}' is defined twice", where=f"{where}: node '{_label(index, node)}'",
+                    f"the value '{name}' is defined twice",
+                    where=f"{where}: node '{node_label(node, index)}'",
                     got=f"another definition by {other}",
                 )
             producer[name] = index
@@ -42,7 +47,7 @@ def order_nodes(nodes: Iterable[NodeProto], defined: set[str], where: str) -> li
                 if name not in producer:
                     raise InvalidInputError(
                         f"the value '{name}' is used but not defined",
-                        where=f"{where}: node '{_label(index, node)}' ({node.op_type})",
+                        where=f"{where}: node '{node_label(node, index)}' ({node.op_type})",
                         expected="a model input, a weight or a node's output",
                     )
                 in_order = False
@@ -50,7 +55,9 @@ def order_nodes(nodes: Iterable[NodeProto], defined: set[str], where: str) -> li
     return numbered if in_order else _sorted(numbered, producer, where)
 
 
-def _sorted(numbered: list[tuple[int, NodeProto]], producer: Mapping[str, int], where: str) -> list[tuple[int, NodeProto]]:
+def _sorted(
+    numbered: list[tuple[int, NodeProto]], producer: Mapping[str, int], where: str
+) -> list[tuple[int, NodeProto]]:
     """Kahn's algorithm; the file's order where it is free."""
     users: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
@@ -71,8 +78,10 @@ def _sorted(numbered: list[tuple[int, NodeProto]], producer: Mapping[str, int], 
                 heapq.heappush(queue, user)
     if len(order) < len(numbered):
         cycle = _cycle(numbered, producer, set(range(len(numbered))) - set(order))
-        names = " -> ".join(f"'{_label(*numbered[i])}'" for i in cycle[:6])
-        raise InvalidInputError("the nodes form a cycle", where=where, got=names + (" -> ..." if len(cycle) > 6 else ""))
+        names = " -> ".join(f"'{_name_of(numbered[i])}'" for i in cycle[:6])
+        raise InvalidInputError(
+            "the nodes form a cycle", where=where, got=names + (" -> ..." if len(cycle) > 6 else "")
+        )
     return [numbered[i] for i in order]
 
 
@@ -88,8 +97,13 @@ def _cycle(numbered: list[tuple[int, NodeProto]], producer: Mapping[str, int], s
     return [*reversed(path[place[current] :]), path[-1]]
 
 
-def _label(index: int, node: NodeProto) -> str:
+def node_label(node: NodeProto, index: int) -> str:
+    """The node's name, or `<op type>_<position>` if it has none."""
     return node.name or f"{node.op_type}_{index}"
+
+
+def _name_of(numbered: tuple[int, NodeProto]) -> str:
+    return node_label(numbered[1], numbered[0])
 
 
 @dataclass(frozen=True)
@@ -128,7 +142,10 @@ class NodeRules:
             return
         if not rule.min_inputs <= len(operands) <= rule.max_inputs:
             raise InvalidInputError(
-                "wrong number of inputs", where=where, expected=_range(rule.min_inputs, rule.max_inputs), got=len(operands)
+                "wrong number of inputs",
+                where=where,
+                expected=_range(rule.min_inputs, rule.max_inputs),
+                got=len(operands),
             )
         if len(node.output) > rule.max_outputs:
             raise InvalidInputError(
@@ -141,12 +158,16 @@ class NodeRules:
             kind = rule.attributes.get(name)
             if kind is None:
                 raise InvalidInputError(
-                    f"unknown attribute '{name}' for opset {opset}", where=where,
+                    f"unknown attribute '{name}' for opset {opset}",
+                    where=where,
                     expected=", ".join(rule.attributes) or "no attributes",
                 )
             if kind != proto.type:
                 raise InvalidInputError(
-                    f"attribute '{name}' has the wrong type", where=where, expected=_type_name(kind), got=_type_name(proto.type)
+                    f"attribute '{name}' has the wrong type",
+                    where=where,
+                    expected=_type_name(kind),
+                    got=_type_name(proto.type),
                 )
         for name in rule.needed:
             if name not in attributes:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,7 +20,11 @@ MIN_OPSET = 7
 
 # First bytes of files that people open by mistake
 _SIGNATURES: tuple[tuple[bytes, str, str | None], ...] = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the model itself", "fetch the file with `git lfs pull`"),
+    (
+        b"version https://git-lfs",
+        "a Git LFS pointer, not the model itself",
+        "fetch the file with `git lfs pull`",
+    ),
     (b"PK\x03\x04", "a zip archive", "PyTorch files are not ONNX: export with torch.onnx.export first"),
     (b"\x89HDF", "an HDF5 file (Keras)", "export the model to ONNX first"),
     (b"\x1f\x8b", "a gzip archive", "unpack it first"),
@@ -65,7 +71,9 @@ def check_model(model: onnx.ModelProto, where: str, data: bytes = b"") -> None:
         raise _not_onnx(data, where)
     if not model.opset_import:
         raise InvalidInputError(
-            "the model names no opset", where=where, expected="at least one opset_import",
+            "the model names no opset",
+            where=where,
+            expected="at least one opset_import",
             hint="the file may be truncated, or older than ONNX 1.0",
         )
     if not model.graph.node and not model.graph.output:
@@ -77,10 +85,25 @@ def _not_onnx(data: bytes, where: str) -> InvalidInputError:
         if data.startswith(signature):
             return InvalidInputError("this is not an ONNX model", where=where, got=what, hint=hint)
     return InvalidInputError(
-        "this is not an ONNX model, or the file is truncated or damaged", where=where,
-        expected="a protobuf message onnx.ModelProto", got=f"{len(data)} bytes that don't parse as one",
+        "this is not an ONNX model, or the file is truncated or damaged",
+        where=where,
+        expected="a protobuf message onnx.ModelProto",
+        got=f"{len(data)} bytes that don't parse as one",
         hint="compare the file's size with the original, or fetch it again",
     )
+
+
+def invalid_text(message: Any) -> str | None:
+    """The name of a string field that isn't UTF-8 (protobuf then gives bytes), or None if all are."""
+    work = [message]
+    while work:
+        for field, value in work.pop().ListFields():
+            values = value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else [value]
+            if field.type == field.TYPE_MESSAGE:
+                work.extend(values)
+            elif field.type == field.TYPE_STRING and any(isinstance(v, bytes) for v in values):
+                return field.full_name
+    return None
 
 
 def opset_versions(model: onnx.ModelProto, where: str) -> dict[str, int]:
@@ -98,7 +121,11 @@ def opset_versions(model: onnx.ModelProto, where: str) -> dict[str, int]:
         if version > newest:
             hint = "install a newer onnx package, or export the model with an older opset"
         raise UnsupportedError(
-            "the opset is not supported", where=where, expected=f"{MIN_OPSET}..{newest}", got=version, hint=hint
+            "the opset is not supported",
+            where=where,
+            expected=f"{MIN_OPSET}..{newest}",
+            got=version,
+            hint=hint,
         )
     return versions
 
@@ -129,8 +156,10 @@ def tensor_array(
         raw = tensor.raw_data
         if len(raw) != count * dtype.bytes:
             raise InvalidInputError(
-                "the data doesn't fit the shape", where=label,
-                expected=f"{count * dtype.bytes} bytes for {dtype}{list(shape)}", got=f"{len(raw)} bytes",
+                "the data doesn't fit the shape",
+                where=label,
+                expected=f"{count * dtype.bytes} bytes for {dtype}{list(shape)}",
+                got=f"{len(raw)} bytes",
             )
         return np.frombuffer(raw, dtype.numpy).reshape(shape)
     try:
@@ -141,25 +170,35 @@ def tensor_array(
 
 
 def _external(
-    tensor: onnx.TensorProto, dtype: dt.DType, shape: tuple[int, ...], count: int, label: str, folder: Path | None
+    tensor: onnx.TensorProto,
+    dtype: dt.DType,
+    shape: tuple[int, ...],
+    count: int,
+    label: str,
+    folder: Path | None,
 ) -> np.ndarray:
     info = {entry.key: entry.value for entry in tensor.external_data}
     location = info.get("location", "")
     if folder is None:
         raise InvalidInputError(
-            f"its data is in the file '{location}', but the model was not read from a file", where=label,
+            f"its data is in the file '{location}', but the model was not read from a file",
+            where=label,
             hint="give the path of the .onnx file instead of the protobuf",
         )
     base = folder.resolve()
     path = (base / location).resolve()
     if not location or Path(location).is_absolute() or not path.is_relative_to(base):
         raise InvalidInputError(
-            "external data must lie in the model's folder", where=label, got=f"'{location}'",
+            "external data must lie in the model's folder",
+            where=label,
+            got=f"'{location}'",
             hint="paths that lead outside are refused for safety",
         )
     if not path.is_file():
         raise InvalidInputError(
-            f"the external data file '{location}' is missing", where=label, expected=f"a file in {folder}",
+            f"the external data file '{location}' is missing",
+            where=label,
+            expected=f"a file in {folder}",
             hint="copy it beside the .onnx file",
         )
     try:
@@ -170,7 +209,8 @@ def _external(
     size = path.stat().st_size
     if length != count * dtype.bytes or offset < 0 or offset + length > size:
         raise InvalidInputError(
-            f"the external data in '{location}' doesn't fit", where=label,
+            f"the external data in '{location}' doesn't fit",
+            where=label,
             expected=f"{count * dtype.bytes} bytes for {dtype}{list(shape)} inside the file's {size} bytes",
             got=f"{length} bytes at offset {offset}",
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`Scope`: one list of ONNX nodes being written (a graph or a function) with its names, constants and dims."""
+"""`Scope`: the ONNX nodes of a graph or function being written, with their names, constants and dims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gaf.errors import InternalError, UnsupportedError
 
 
 class Scope(ABC):
-    """Nodes with names that are unique among them; `GraphScope` and `FunctionScope` in `exporter` complete it."""
+    """Nodes, and names that are unique among them; completed by `GraphScope` and `FunctionScope`."""
 
     def __init__(self, opset: int) -> None:
         self.opset = opset
@@ -42,7 +42,7 @@ class Scope(ABC):
 
     @abstractmethod
     def missing_symbol(self, symbol: str) -> str:
-        """Name of a [1]-shaped int64 value with the size of a symbol that is a dim of no value of the scope."""
+        """Name of an i64[1] value with the size of a symbol that is a dim of no value in the scope."""
 
     @abstractmethod
     def weight(self, name: str, type_: TensorType) -> str:
@@ -83,7 +83,13 @@ class Scope(ABC):
     # -- nodes ------------------------------------------------------------------------------------
 
     def node(
-        self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], domain: str, attrs: dict[str, Any], origin: str
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        domain: str,
+        attrs: dict[str, Any],
+        origin: str,
     ) -> list[str]:
         """Add a node; trailing inputs left out ("") are dropped."""
         given = list(inputs)

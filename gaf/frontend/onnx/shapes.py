@@ -18,7 +18,7 @@ InputShapes = Mapping[str, Sequence[int | str | None]]
 
 
 def parse_input_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
-    """`x:1,S,768` (as in `--input-shape`) as input name and dims; `x:` is a scalar. Raises InvalidInputError."""
+    """`x:1,S,768` (as in `--input-shape`) as name and dims; `x:` is a scalar. Raises InvalidInputError."""
     name, colon, dims = text.rpartition(":")
     if not colon or not name:
         raise InvalidInputError(
@@ -41,16 +41,18 @@ def input_types(
 ) -> InputTypes:
     """Types of the graph inputs `values`.
 
-    An override gives every dim of an input: a number, a name, or None (also "?", -1) to keep the model's. A dim that the
-    model names gets its override wherever the name occurs. Raises InvalidInputError for overrides that
-    don't fit, UnsupportedError for inputs that are not tensors.
+    An override gives every dim of an input: a number, a name, or None (also "?", -1) to keep the model's.
+    A dim that the model names gets its override wherever the name occurs. Raises InvalidInputError for
+    overrides that don't fit, UnsupportedError for inputs that are not tensors.
     """
     values, overrides = list(values), dict(overrides or {})
     names = [v.name for v in values]
     for name in overrides:
         if name not in names:
             raise InvalidInputError(
-                f"the model has no input '{name}'", where=where, expected=", ".join(names) or "no input shapes"
+                f"the model has no input '{name}'",
+                where=where,
+                expected=", ".join(names) or "no input shapes",
             )
     reader = _Dims(where)
     shapes = [(v, tensor_info(v, where), overrides.get(v.name)) for v in values]
@@ -61,13 +63,16 @@ def input_types(
         label = f"{where}: input '{value.name}'"
         dtype = dt.of_onnx(info.elem_type, where=label)
         if info.HasField("shape"):
-            dims = [reader.dim(proto, value.name, axis, override) for axis, proto in enumerate(info.shape.dim)]
+            dims = [
+                reader.dim(proto, value.name, axis, override) for axis, proto in enumerate(info.shape.dim)
+            ]
         elif override is not None:
             dims = [reader.fresh(value.name, axis, given=True) for axis in range(len(override))]
         else:
             raise InvalidInputError(
-                "the model doesn't say how many dims this input has", where=label,
-                hint=f"give its shape: --input-shape {value.name}:1,128 or input_shapes={{'{value.name}': (1, 128)}}",
+                "the model doesn't say how many dims this input has",
+                where=label,
+                hint=f"give its shape: --input-shape {value.name}:1,128 ({{'{value.name}': (1, 128)}})",
             )
         if override is not None:
             reader.override(label, dims, override)
@@ -78,7 +83,7 @@ def input_types(
 
 
 def tensor_info(value: onnx.ValueInfoProto, where: str) -> onnx.TypeProto.Tensor:
-    """The tensor type of an input or output. Raises UnsupportedError for sequences, maps, optionals, sparse."""
+    """The tensor type of an input or output. Raises UnsupportedError for sequences, maps and the like."""
     kind = value.type.WhichOneof("value")
     if kind == "tensor_type":
         return value.type.tensor_type
@@ -86,7 +91,9 @@ def tensor_info(value: onnx.ValueInfoProto, where: str) -> onnx.TypeProto.Tensor
     if kind is None:
         raise InvalidInputError("it has no type", where=label, hint="the model may be truncated or damaged")
     raise UnsupportedError(
-        f"{kind.removesuffix('_type').replace('_', ' ')} values are not supported", where=label, expected="tensors",
+        f"{kind.removesuffix('_type').replace('_', ' ')} values are not supported",
+        where=label,
+        expected="tensors",
     )
 
 
@@ -138,8 +145,10 @@ class _Dims:
     def override(self, label: str, dims: list[Expr], given: Sequence[int | str | None]) -> None:
         if len(given) != len(dims):
             raise InvalidInputError(
-                "the given shape has the wrong number of dims", where=label,
-                expected=f"{len(dims)} dims: [{', '.join(map(str, dims))}]", got=list(given),
+                "the given shape has the wrong number of dims",
+                where=label,
+                expected=f"{len(dims)} dims: [{', '.join(map(str, dims))}]",
+                got=list(given),
             )
         for axis, (dim, value) in enumerate(zip(dims, given)):
             if value is None or value == "?" or value == -1:  # keep the model's dim
@@ -149,14 +158,20 @@ class _Dims:
             if symbol is None:
                 if dim.as_int() is not None and dim != wanted:
                     raise InvalidInputError(
-                        f"axis {axis} has a fixed size", where=label, expected=dim, got=value,
+                        f"axis {axis} has a fixed size",
+                        where=label,
+                        expected=dim,
+                        got=value,
                         hint="only symbolic dims can be given a size",
                     )
                 continue
             if symbol in self._bound and self._bound[symbol][0] != wanted:
                 before, by = self._bound[symbol]
                 raise InvalidInputError(
-                    f"dim {symbol} is given two sizes", where=label, expected=f"{before} as in {by}", got=value
+                    f"dim {symbol} is given two sizes",
+                    where=label,
+                    expected=f"{before} as in {by}",
+                    got=value,
                 )
             self._bound[symbol] = (wanted, label)
 
@@ -172,7 +187,9 @@ class _Dims:
         written = dim_from_text(value)
         if written is None:
             raise InvalidInputError(
-                f"'{value}' is not a dim", where=label, expected="a number, a name, or an expression such as S + 1"
+                f"'{value}' is not a dim",
+                where=label,
+                expected="a number, a name, or an expression such as S + 1",
             )
         return written
 

@@ -37,7 +37,7 @@ Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
 
 
 def standard_domain(domain: str) -> str:
-    """"" for both spellings of the standard domain."""
+    """ "" for both spellings of the standard domain."""
     return "" if domain == "ai.onnx" else domain
 
 
@@ -72,7 +72,12 @@ def _way(domain: str, op_type: str, opset: int) -> Way | None:
     if op_type in CONTROL_FLOW:
         return None
     schema = schema_of(domain, op_type, opset)
-    if schema is not None and schema.has_function and _tensors_only(schema) and _is_decomposable(schema, opset):
+    if (
+        schema is not None
+        and schema.has_function
+        and _tensors_only(schema)
+        and _is_decomposable(schema, opset)
+    ):
         return Way.DECOMPOSE
     return Way.HOST if runs_on_host(domain, op_type, opset) else None
 
@@ -110,7 +115,9 @@ def _is_decomposable(schema: defs.OpSchema, opset: int) -> bool:
     body = function_body(schema, opset)
     versions = {standard_domain(o.domain): o.version for o in body.opset_import}
     for node in body.node:
-        found = _way(standard_domain(node.domain), node.op_type, versions.get(standard_domain(node.domain), opset))
+        found = _way(
+            standard_domain(node.domain), node.op_type, versions.get(standard_domain(node.domain), opset)
+        )
         if found not in (Way.OP, Way.DIRECT) or node.op_type == "If":
             return False
     return True
@@ -153,10 +160,11 @@ class Unsupported:
         count = sum(map(len, self.nodes.values()))
         kinds = "op type is" if len(lines) == 1 else "op types are"
         return UnsupportedError(
-            f"{len(lines)} {kinds} not supported ({count} node{'s' if count > 1 else ''}):\n" + "\n".join(lines),
+            f"{len(lines)} {kinds} not supported ({count} node{'s' if count > 1 else ''}):\n"
+            + "\n".join(lines),
             where=where,
-            hint="ways out: register a graph op for it (a GraphOp class with the ONNX name); write it in the model as "
-            "an ONNX function of supported ops; or cut the model and keep that part on the host",
+            hint="ways out: register a graph op for it (a GraphOp class with the ONNX name); write it in the "
+            "model as an ONNX function of supported ops; or cut the model and keep that part on the host",
         )
 
 
@@ -176,14 +184,12 @@ def _line(domain: str, op_type: str, names: list[str]) -> str:
 
 
 def supported_names(domain: str) -> list[str]:
-    """The op types that are imported as graph ops, of one domain only: a name says nothing in another domain."""
+    """The op types of one domain that are imported as graph ops; a name says nothing in another domain."""
     return sorted({*registry.onnx_names(domain), *(() if domain else DIRECT)})
 
 
-def check_nodes(
-    nodes: Iterable[tuple[onnx.NodeProto, str, int]], functions: Functions, where: str
-) -> None:
-    """Raises one UnsupportedError for all `nodes` (node, its name, opset of its domain) that can't be imported."""
+def check_nodes(nodes: Iterable[tuple[onnx.NodeProto, str, int]], functions: Functions, where: str) -> None:
+    """Raises one UnsupportedError for all of (node, name, opset of its domain) that can't be imported."""
     found = Unsupported()
     for node, name, opset in nodes:
         if way(node.domain, node.op_type, opset, functions, getattr(node, "overload", "")) is None:

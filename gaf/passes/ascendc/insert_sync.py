@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pass `insert-sync`: a vector barrier before every vector call that depends on one not known to be complete."""
+"""Pass `insert-sync`: a barrier before every vector call that depends on one not known to be complete."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from gaf.dialects.ascendc.api import ApiOp, root
-from gaf.dialects.ascendc.attributes import Pipe
+from gaf.dialects.ascendc.attributes import Bindings, Pipe
 from gaf.dialects.ascendc.kernel import ForOp, IfOp, KernelOp, SectionOp
 from gaf.dialects.ascendc.memory import Range, disjoint, range_of
 from gaf.dialects.ascendc.queue import AllocOp, DequeOp
@@ -21,7 +21,9 @@ from gaf.passes.registry import register_pass
 
 @dataclass(frozen=True)
 class Pending:
-    """Memory that a vector call since the last barrier reads or writes. `fixed`: the same bytes in every iteration."""
+    """Memory that a vector call since the last barrier reads or writes. `fixed`: the same bytes in every
+    iteration.
+    """
 
     tensor: SSAValue
     range: Range
@@ -51,7 +53,7 @@ class InsertSyncPass(ModulePass):
 
 def insert_sync(kernel: KernelOp) -> int:
     """Add the barriers that a kernel lacks; returns their number."""
-    flow = _Flow({n for n, _ in kernel.tiling.data})
+    flow = _Flow(kernel.tiling.data)
     flow.block(kernel.body.block, NOTHING)
     for op in flow.barriers:
         assert op.parent is not None
@@ -62,10 +64,14 @@ def insert_sync(kernel: KernelOp) -> int:
 
 
 class _Flow:
-    """Follows the vector calls that may be incomplete through a kernel, and collects where barriers are needed."""
+    """Follows the vector calls that may be incomplete through a kernel, and collects where barriers are
+    needed.
+    """
 
-    def __init__(self, fields: set[str]) -> None:
+    def __init__(self, fields: Bindings) -> None:
         self.fields = fields
+        self.names = {n for n, _ in fields}
+        self._conflicts: dict[tuple[Range, Range], bool] = {}
         self.barriers: dict[Operation, None] = {}
 
     def block(self, block: Block, state: State) -> State:
@@ -90,11 +96,13 @@ class _Flow:
                 return NOTHING if op.pipe.data in (Pipe.V, Pipe.ALL) else state
             case SyncAllOp():
                 return NOTHING
-            case AllocOp() | DequeOp():  # queue events have ordered everything on the buffer's previous tensor
+            case (
+                AllocOp() | DequeOp()
+            ):  # queue events have ordered everything on the buffer's previous tensor
                 return frozenset(p for p in state if root(p.tensor) is not op.tensor)
             case ApiOp() if op.PIPE is Pipe.V:
                 mine = frozenset(self._pending(a.value, a.write) for a in op.accesses())
-                if op in self.barriers or any(_conflict(a, b) for a in state for b in mine):
+                if op in self.barriers or any(self._conflict(a, b) for a in state for b in mine):
                     self.barriers[op] = None
                     return mine
                 return state | mine
@@ -102,12 +110,16 @@ class _Flow:
 
     def _pending(self, tensor: SSAValue, write: bool) -> Pending:
         range_ = range_of(tensor)
-        fixed = (range_.start.names() | range_.bytes.names()) <= self.fields
+        fixed = (range_.start.names() | range_.bytes.names()) <= self.names
         return Pending(tensor, range_, fixed, write)
 
-
-def _conflict(a: Pending, b: Pending) -> bool:
-    """Whether two accesses must not overlap in time: one writes what the other touches."""
-    if not (a.write or b.write) or a.range.buffer is not b.range.buffer:
-        return False
-    return not (a.fixed and b.fixed and disjoint(a.range, b.range))
+    def _conflict(self, a: Pending, b: Pending) -> bool:
+        """Whether two accesses must not overlap in time: one writes what the other touches."""
+        if not (a.write or b.write) or a.range.buffer is not b.range.buffer:
+            return False
+        if not (a.fixed and b.fixed):
+            return True
+        key = (a.range, b.range)
+        if key not in self._conflicts:
+            self._conflicts[key] = not disjoint(a.range, b.range, self.fields)
+        return self._conflicts[key]

@@ -16,7 +16,6 @@ from gaf.dialects.ascendc.limits import (
     MAX_BUFFERS,
     MAX_EVENTS,
     MMAD_BUFFERS,
-    UB_BYTES,
     buffers,
     capacities,
     totals,
@@ -24,6 +23,7 @@ from gaf.dialects.ascendc.limits import (
 from gaf.dialects.ascendc.queue import InitBufOp, InitQueueOp
 from gaf.errors import UnsupportedError
 from gaf.passes.registry import option, register_pass
+from gaf.target import DEFAULT, Chip, chip
 
 
 @register_pass
@@ -36,23 +36,29 @@ class VerifyLimitsPass(ModulePass):
 
     name = "verify-limits"
 
-    ub_bytes: int = option(UB_BYTES, "bytes of unified buffer that kernels may use")
+    target: str = option("ascend910b3", "chip whose capacities the kernels have to fit")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        target = chip(self.target)
         for kernel in op.walk():
             if isinstance(kernel, KernelOp):
-                verify_limits(kernel, self.ub_bytes)
+                verify_limits(kernel, target)
 
 
-def verify_limits(kernel: KernelOp, ub_bytes: int = UB_BYTES) -> None:
+def verify_limits(kernel: KernelOp, target: Chip = DEFAULT) -> None:
     """Raises UnsupportedError, listing the buffers, when a kernel can't fit for any shape."""
     where = f"kernel '{kernel.sym_name.data}'"
     for space, total in totals(kernel).items():
-        size, limit = total.as_int(), capacities(ub_bytes)[space]
+        size, limit = total.as_int(), capacities(target)[space]
         if size is not None and size > limit:
             parts = ", ".join(f"{b.name} {b.bytes}" for b in buffers(kernel) if b.space == space)
-            raise UnsupportedError(f"the buffers don't fit {space}", where=where, expected=f"at most {limit} bytes",
-                                   got=f"{size}: {parts}", hint="a smaller tile, or fewer buffers per queue")
+            raise UnsupportedError(
+                f"the buffers don't fit {space}",
+                where=where,
+                expected=f"at most {limit} bytes",
+                got=f"{size}: {parts}",
+                hint="a smaller tile, or fewer buffers per queue",
+            )
     count = 0
     queues: dict[Position, list[InitQueueOp]] = {}
     for op in kernel.walk():
@@ -68,8 +74,12 @@ def verify_limits(kernel: KernelOp, ub_bytes: int = UB_BYTES) -> None:
         events = sum(q.queue.type.buffers.data for q in members)
         if events > MAX_EVENTS:
             names = ", ".join(f"{q.queue.name_hint or 'queue'} {q.queue.type.buffers.data}" for q in members)
-            raise UnsupportedError(f"{position.value} queues hold too many buffers", where=where,
-                                   expected=f"at most {MAX_EVENTS} (event ids of a pipe pair)", got=f"{events}: {names}",
-                                   hint="single buffers for small or rarely loaded operands")
+            raise UnsupportedError(
+                f"{position.value} queues hold too many buffers",
+                where=where,
+                expected=f"at most {MAX_EVENTS} (event ids of a pipe pair)",
+                got=f"{events}: {names}",
+                hint="single buffers for small or rarely loaded operands",
+            )
     if count > MAX_BUFFERS:
         raise UnsupportedError("too many buffers", where=where, expected=f"at most {MAX_BUFFERS}", got=count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pass `canonicalize`: brings operations that mean the same into one form, and drops those that do nothing."""
+"""Pass `canonicalize`: one form for operations that mean the same, none for those that do nothing."""
 
 from __future__ import annotations
 

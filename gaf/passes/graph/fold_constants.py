@@ -19,7 +19,8 @@ from gaf.dialects.graph.model import WeightStore, weights_of
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, ConstantOp, WeightOp, constant
 from gaf.dialects.graph.types import TensorType
-from gaf.errors import InternalError
+from gaf.errors import InternalError, InvalidInputError, UnsupportedError
+from gaf.passes.diagnostics import first_line
 from gaf.passes.graph.effects import is_pure
 from gaf.passes.registry import option, register_pass
 
@@ -214,20 +215,26 @@ class _Fold:
 
 
 def _evaluate(op: GraphOp, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:
-    """The results of `op`, or None if its reference can't compute them (a run will say why).
+    """The results of `op`, or None if they don't exist (an index out of range: a run will say so).
 
-    Raises InternalError if the reference breaks the op's own result types.
+    Raises InternalError if the reference fails otherwise, or breaks the op's own result types.
     """
     try:
         with np.errstate(all="ignore"):
             results = [np.asarray(r) for r in op.reference_with_symbols(*operands, env={})]
-    except Exception:
+    except (InvalidInputError, UnsupportedError):
         return None
+    except Exception as error:
+        raise InternalError(
+            f"the reference of {op.name} failed: {first_line(error)}", where=location_name(op)
+        ) from error
     for array, type_ in zip(results, op.result_tensor_types(), strict=True):
         if array.shape != type_.static_shape() or array.dtype != type_.dtype.numpy:
             raise InternalError(
                 f"the reference of {op.name} doesn't give its result type",
-                where=location_name(op), expected=type_, got=f"{array.dtype}{list(array.shape)}",
+                where=location_name(op),
+                expected=type_,
+                got=f"{array.dtype}{list(array.shape)}",
             )
     return results
 

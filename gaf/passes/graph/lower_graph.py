@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, ModuleOp, StringAttr, i64
@@ -28,6 +29,7 @@ class LowerGraphPass(ModulePass):
     """Emit a tile kernel for every schedule variant of every distinct fused region."""
 
     name = "lower-graph"
+    LOWERS_TO: ClassVar[str] = "tile"
 
     strict: bool = option(False, "round fp16 and bf16 after every op, as the unfused model does")
 
@@ -35,26 +37,30 @@ class LowerGraphPass(ModulePass):
         lower_module(op, strict=self.strict)
 
 
-def lower_module(module: ModuleOp, *, strict: bool = False) -> dict[str, FusedOp]:
-    """Append the tile kernels of all fused ops to the module.
+@dataclass
+class KnownKernels:
+    """Regions that have their kernels already: structural key -> attributes of the fused op; and names in use."""
+
+    by_key: dict[tuple, tuple[ArrayAttr, DenseArrayBase]] = field(default_factory=dict)
+    names: set[str] = field(default_factory=set)
+
+
+def lower_module(module: ModuleOp, *, strict: bool = False, known: KnownKernels | None = None) -> None:
+    """Append the tile kernels of all fused ops to the module, except those that are `known`.
 
     Each fused op gets the attributes `kernels` (variants, the first whose guard holds is launched) and
-    `kernel_args` (the operands that the kernel takes, in order). Returns kernel name -> first fused op.
+    `kernel_args` (the operands that the kernel takes, in order).
     """
-    known: dict[tuple, tuple[ArrayAttr, DenseArrayBase]] = {}
-    owners: dict[str, FusedOp] = {}
-    taken: set[str] = set()
+    known = known or KnownKernels()
     for fused in [op for op in module.walk() if isinstance(op, FusedOp)]:
         key = structural_key(fused)
-        if key not in known:
-            names, args = _lower(module, fused, _unique(fused.label.data, taken), strict)
-            owners.update({n: fused for n in names})
-            known[key] = (
+        if key not in known.by_key:
+            names, args = _lower(module, fused, _unique(fused.label.data, known.names), strict)
+            known.by_key[key] = (
                 ArrayAttr([StringAttr(n) for n in names]),
                 DenseArrayBase.from_list(i64, args),
             )
-        fused.attributes[KERNELS], fused.attributes[ARGS] = known[key]
-    return owners
+        fused.attributes[KERNELS], fused.attributes[ARGS] = known.by_key[key]
 
 
 def fused_region(fused: FusedOp, strict: bool = False) -> Region:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, Func, ceildiv, const, expr, product, round_up
+from gaf.dialects.common.index import Expr, Func, ceildiv, const, expr, mod, product, round_up
 from gaf.dialects.tile.attributes import format_names
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp
 from gaf.dialects.tile.types import GmType, TileType
@@ -226,11 +226,13 @@ def gather_address(
     at = [i for i, e in enumerate(index) if find_read(e) is not None]
     atom = find_read(index[at[0]])
     assert atom is not None
-    if len(at) != 1 or index[at[0]] != Expr({(atom,): 1}):
+    plain = Expr({(atom,): 1})
+    # GatherTile itself counts negative indices from the end
+    if len(at) != 1 or index[at[0]] not in (plain, mod(plain, source.shape[at[0]])):
         raise refuse(
             op,
             f"{what}: this gather has no lowering",
-            expected="one dimension indexed by a plain `read ids[...]`",
+            expected="one dimension indexed by `read ids[...]`, or that modulo its size",
             got="[" + ", ".join(str(e) for e in index) + "]",
         )
     lane_axes, row_axes = axes[-1:], axes[:-1]
@@ -264,5 +266,3 @@ def axis_ranges(kernel: KernelOp) -> dict[str, Expr]:
     """Axis -> extent, for simplification of index maps."""
     ranges = {a.name: expr(a.extent) for a in kernel.axes if not a.hull}
     return ranges | {f"{name}.lo": extent for name, extent in ranges.items()}
-
-

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emit the tile kernel of a region under a schedule: loops, loads, maps, reductions, stores.
 
-Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes), `bm`, `bn` (matmul block), which
+Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes) and `bm` (rows of a matmul block), which
 `tile-plan` binds to host expressions once the memory plan is known.
 """
 
@@ -15,8 +15,8 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import monoid
-from gaf.dialects.common.index import Expr, Func, const, map_atoms, sym
-from gaf.dialects.graph.model import hint
+from gaf.dialects.common.index import Expr, Func, const, map_atoms, minimum, round_up, sym
+from gaf.dialects.common.names import short_name
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
 from gaf.fusion.region import Node, NotFusible, Region
@@ -27,11 +27,11 @@ CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half 
 
 
 def argument_names(region: Region, output_names: Sequence[str | None] = ()) -> tuple[list[str], list[str]]:
-    """C-legal, distinct names for the inputs and outputs of a kernel."""
-    taken = {"workspace", "tiling", "t", "m", "n", "k"}
+    """Short, C-legal, distinct names for the inputs and outputs of a kernel."""
+    taken = {"m", "n", "k", UNIT, *(f"g{i}" for i in range(8))}
 
     def unique(stem: str | None, fallback: str) -> str:
-        base = hint(stem or "") or fallback
+        base = short_name(stem or "", fallback)
         name, i = base, 1
         while name in taken:
             name, i = f"{base}_{i}", i + 1
@@ -104,7 +104,6 @@ class _Emitter:
         params: dict[str, Expr] = {}
         if self.schedule.is_cube:
             params["bm"] = const(CUBE_BLOCK)
-            params["bn"] = const(CUBE_BLOCK)
         if "m" in axes:
             params["tm"] = axes["m"]
         if not self.schedule.is_cube or self.schedule.streamed:
@@ -222,14 +221,14 @@ class _Emitter:
         steps.append(("m", sym("bm")))
         row_complete = s.reduced is not None
         if not row_complete:
-            steps.append(("n", sym("bn")))
+            steps.append(("n", self._columns()))
         number = self.region.contracts()[0]
         node = self.region.nodes[number]
         with kb.grid(steps, sub="m"), self.scope():
             with kb.at(self.region.origins.get(number) or kb.location):
                 if row_complete:
                     left = self._cube_load(node.args[0], ("m", "k"))
-                    with kb.for_("n", sym("bn")) as loop:
+                    with kb.for_("n", self._columns()) as loop:
                         loop.yield_(collect=[kb.contract(left, self._cube_load(node.args[1], ("k", "n")))])
                     self.matmul = loop.results[0]
                 else:
@@ -241,6 +240,13 @@ class _Emitter:
             with kb.for_("m", sym("tm")) as loop, self.scope():
                 self._finish([a for a, _ in steps])
                 loop.yield_()
+
+    def _columns(self) -> Expr:
+        """Columns of a matmul block: a constant, so that the cube can be shown to store whole fractals."""
+        return round_up(minimum(CUBE_BLOCK, self.region.axes[self.schedule.lanes]), 16) if self._width() else const(CUBE_BLOCK)
+
+    def _width(self) -> int | None:
+        return self.region.axes[self.schedule.lanes].as_int()
 
     def _cube_load(self, number: int, axes: tuple[str, str]) -> SSAValue:
         node = self.region.nodes[number]
@@ -254,8 +260,8 @@ class _Emitter:
         out = self.region.outputs[0]
         if len(self.region.outputs) > 1 or out.node != number:
             return False
-        last = self.region.axes[self.schedule.lanes].as_int()
-        if last is None or last % 16:  # Fixpipe writes multiples of 16 columns
+        width = self._width()
+        if width is None or width % 16:  # Fixpipe writes multiples of 16 columns
             return False
         assert self.matmul is not None
         self.kb.store(self.matmul, self.outputs[0], self.index(out.index))

@@ -11,7 +11,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.dialects.common.scalar import FUNCTIONS, convert
-from gaf.dialects.tile.compute import ContractOp, FillOp, IndexOp, MapOp, MergeOp, ReduceOp, ViewOp
+from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp, ViewOp
+from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.passes.tile.forms import Loop, Windows, loops_around, physical_dtype, refuse, tile_type
@@ -111,10 +112,8 @@ class Program:
                     pass
 
     def _stays_number(self, op: FillOp) -> bool:
-        users = {use.operation for use in op.res.uses}
-        if not all(isinstance(u, MapOp | StoreOp | MergeOp | ForOp) for u in users):
-            return False
-        return True
+        """True if every user takes the constant as a scalar operand; others need it as a tile."""
+        return all(isinstance(u.operation, MapOp | StoreOp | MergeOp | ForOp) for u in op.res.uses)
 
     def _scan_map(self, op: MapOp) -> None:
         result = tile_type(op.res)
@@ -135,7 +134,9 @@ class Program:
                 self.lazy.add(op.res)
             return
         if all(n is not None and not isinstance(n, Expr) for n in known):
-            args = [np.asarray(n).astype(tile_type(a).dtype.numpy) for n, a in zip(known, op.args, strict=True)]
+            args = [
+                np.asarray(n).astype(tile_type(a).dtype.numpy) for n, a in zip(known, op.args, strict=True)
+            ]
             value = FUNCTIONS[op.function].numpy(*args)
             self.numbers[op.res] = _typed(np.asarray(value).item(), result.dtype)
 
@@ -149,6 +150,9 @@ class Program:
             if self.root(value) is not value or value in self.numbers or value in self.lazy:
                 continue
             if sum(v is value for v in last.carried) > 1:
+                continue
+            # a merge reads the old state where it writes the new one; other recipes may need both at once
+            if not isinstance(producer, MergeOp) and any(self.root(v) is result for v in producer.operands):
                 continue
             if self.variable_allows(arg, producer):
                 self._alias[value] = result

@@ -16,7 +16,7 @@ namespace rt {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr uint32_t VL = 16, MR = 8, NV = 3;
+constexpr uint32_t VL = 16, MR = 6, NV = 4;
 #elif defined(__AVX__)
 constexpr uint32_t VL = 8, MR = 6, NV = 2;
 #elif defined(__aarch64__)
@@ -61,6 +61,28 @@ inline void ToFloats(float* d, const void* base, Num t, uint64_t offset, uint32_
     }
 }
 
+typedef float Vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+// 4 x 4 floats, rows of src become columns of dst.
+inline void Transpose4(float* dst, uint32_t dstPitch, const float* src, uint32_t srcPitch)
+{
+    Vec4 a, b, c, d;
+    memcpy(&a, src, 16);
+    memcpy(&b, src + srcPitch, 16);
+    memcpy(&c, src + 2 * srcPitch, 16);
+    memcpy(&d, src + 3 * srcPitch, 16);
+    const Vec4 ab0 = {a[0], b[0], a[1], b[1]}, ab1 = {a[2], b[2], a[3], b[3]};
+    const Vec4 cd0 = {c[0], d[0], c[1], d[1]}, cd1 = {c[2], d[2], c[3], d[3]};
+    a = Vec4{ab0[0], ab0[1], cd0[0], cd0[1]};
+    b = Vec4{ab0[2], ab0[3], cd0[2], cd0[3]};
+    c = Vec4{ab1[0], ab1[1], cd1[0], cd1[1]};
+    d = Vec4{ab1[2], ab1[3], cd1[2], cd1[3]};
+    memcpy(dst, &a, 16);
+    memcpy(dst + dstPitch, &b, 16);
+    memcpy(dst + 2 * dstPitch, &c, 16);
+    memcpy(dst + 3 * dstPitch, &d, 16);
+}
+
 // Packs the [rows, k] operand (rows = m or n) as panels of R rows, each panel [k][R], missing rows zero.
 // contiguous along k (byRow): element (r, p) at r * ld + p; else at p * ld + r.
 template <uint32_t R>
@@ -80,7 +102,15 @@ void Pack(float* out, const void* base, Num t, uint64_t origin, bool byRow, uint
                         memset(line[r], 0, sizeof(line[r]));
                     }
                 }
-                for (uint32_t p = 0; p < kn; ++p) {
+                uint32_t p = 0;
+                if (R % 4 == 0) {
+                    for (; p + 4 <= kn; p += 4) {
+                        for (uint32_t r = 0; r < R; r += 4) {
+                            Transpose4(out + (p0 + p) * R + r, R, &line[r][p], STEP);
+                        }
+                    }
+                }
+                for (; p < kn; ++p) {
                     for (uint32_t r = 0; r < R; ++r) {
                         out[(p0 + p) * R + r] = line[r][p];
                     }

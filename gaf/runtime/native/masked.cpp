@@ -104,6 +104,7 @@ bool TouchMasked(const char* api, const char* operand, bool write, const Lanes& 
                  check::View view)
 {
     const uint32_t perBlock = 32 / l.bytes;
+    check::rule(!write || l.blk != 0 || l.bytes == 0, "stride", api, "%s: a block stride of 0 is undefined", operand);
     // One span of lanes in `repeats` repeats from `first` on.
     auto touch = [&](uint32_t first, uint32_t repeats, Span s) {
         const int64_t rep = static_cast<int64_t>(l.rep) * 32;

@@ -41,8 +41,8 @@ inline float Unary(float x)
     if constexpr (OP == Op::RELU) return x > 0.0f || x != x ? x : 0.0f;
     if constexpr (OP == Op::TANH) return vm::Tanh(x);
     if constexpr (OP == Op::ERF) return vm::Erf(x);
-    if constexpr (OP == Op::SIGMOID) return 1.0f / (1.0f + vm::Exp(-x));
-    if constexpr (OP == Op::SILU) return x / (1.0f + vm::Exp(-x));
+    if constexpr (OP == Op::SIGMOID) return vm::Sigmoid(x);
+    if constexpr (OP == Op::SILU) return x * vm::Sigmoid(x);
     if constexpr (OP == Op::SIGN) return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
     if constexpr (OP == Op::FRAC) return x - __builtin_truncf(x);
     if constexpr (OP == Op::FLOOR) return __builtin_floorf(x);
@@ -177,29 +177,37 @@ static void ApplyFloat(float* d, const float* a, const float* b, uint32_t n)
     }
 }
 
+// A float routine on half: computed in float, rounded once. operands: 1, 2, or -1 for a scalar second one.
+static void InFloat(void (*fn)(float*, const float*, const float*, uint32_t), int operands, bool readsDst, half* d,
+                    const half* a, const half* b, uint32_t n)
+{
+    float fa[128], fb[128], fd[128];
+    if (operands < 0) {
+        fb[0] = *b;
+    }
+    for (uint32_t i = 0; i < n; i += 128) {
+        const uint32_t m = n - i < 128 ? n - i : 128;
+        HalfToFloats(fa, a + i, m);
+        if (operands == 2) {
+            HalfToFloats(fb, b + i, m);
+        }
+        if (readsDst) {
+            HalfToFloats(fd, d + i, m);
+        }
+        fn(fd, fa, fb, m);
+        FloatsToHalf(d + i, fd, m);
+    }
+}
+
 template <Op OP, class T>
 void Apply(void* dst, const void* a, const void* b, uint32_t n)
 {
     if constexpr (std::is_same<T, float>::value) {
         ApplyFloat<OP>(static_cast<float*>(dst), static_cast<const float*>(a), static_cast<const float*>(b), n);
-    } else if constexpr (std::is_same<T, half>::value) {  // in float, rounded once
-        float fa[128], fb[128], fd[128];
-        half* d = static_cast<half*>(dst);
-        if constexpr (IsScalar(OP)) {
-            fb[0] = *static_cast<const half*>(b);
-        }
-        for (uint32_t i = 0; i < n; i += 128) {
-            const uint32_t m = n - i < 128 ? n - i : 128;
-            HalfToFloats(fa, static_cast<const half*>(a) + i, m);
-            if constexpr (!IsScalar(OP) && !IsUnary(OP)) {
-                HalfToFloats(fb, static_cast<const half*>(b) + i, m);
-            }
-            if constexpr (ReadsDst(OP)) {
-                HalfToFloats(fd, d + i, m);
-            }
-            ApplyFloat<OP>(fd, fa, fb, m);
-            FloatsToHalf(d + i, fd, m);
-        }
+    } else if constexpr (std::is_same<T, half>::value) {
+        constexpr int operands = IsScalar(OP) ? -1 : IsUnary(OP) ? 1 : 2;
+        InFloat(&ApplyFloat<OP>, operands, ReadsDst(OP), static_cast<half*>(dst), static_cast<const half*>(a),
+                static_cast<const half*>(b), n);
     } else if constexpr (OP == Op::POWER) {
         for (uint32_t i = 0; i < n; ++i) {
             const double p = pow(static_cast<double>(static_cast<const T*>(a)[i]),

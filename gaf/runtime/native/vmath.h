@@ -165,6 +165,13 @@ inline float Tanh(float x)
     return x != x ? x : CopySign(t, x);
 }
 
+// 1 / (1 + e^-x), 2.5 ulp, subnormal results included.
+inline float Sigmoid(float x)
+{
+    const float e = Exp(-Abs(x)), r = 1.0f / (1.0f + e);
+    return x >= 0.0f ? r : e * r;
+}
+
 // erf, 1.5 ulp: x P(x^2) below 1, 1 - exp(-Q(x)) above (Q fits -log(erfc)).
 inline float Erf(float x)
 {

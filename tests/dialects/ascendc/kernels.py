@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Six kernels written with the builder: what the tests of the dialect, its interpreter and its printer run on.
+"""Six kernels written with the builder: what tests of the dialect, interpreter and printer run on.
 
 Each function returns a verified kernel without barriers; `reference` computes the same in float64.
 """
@@ -170,8 +170,19 @@ def gather() -> KernelOp:
         r = kb.let("count", minimum(tm, m - m0))
         kb.node("embed/Gather_0")
         room = kb.alloc(tq, dt.F32, "rowsIn")
-        kb.call(GatherTileOp, room, kb.arg("table"), kb.arg("ids"), table_at=0, ids_at=m0, rows=r, lanes=d, id_stride=1,
-                table_stride=d, table_rows=v)
+        kb.call(
+            GatherTileOp,
+            room,
+            kb.arg("table"),
+            kb.arg("ids"),
+            table_at=0,
+            ids_at=m0,
+            rows=r,
+            lanes=d,
+            id_stride=1,
+            table_stride=d,
+            table_rows=v,
+        )
         kb.enque(tq, room)
         x = kb.deque(tq, dt.F32, "rowsTile")
         kb.node("embed/Mul_1")
@@ -196,8 +207,10 @@ def matmul_epilogue() -> KernelOp:
         [("a", dt.F16, "in", ["M", "K"]), ("b", dt.F16, "in", ["N", "K"]), ("bias", dt.F32, "in", ["N"]),
          ("y", dt.F16, "out", ["M", "N"])],
         symbols=["M", "N", "K"],
-        tiling=[("M", "M"), ("N", "N"), ("K", "K"), ("tilesN", ceildiv("N", tn)), ("tiles", ceildiv("M", tm) * ceildiv("N", tn))],
-        blocks=minimum(CUBES, "tiles"), workspace=expr(CUBES * 2 * tm * tn * 4), members=["ffn/MatMul_4", "ffn/Add_5", "ffn/Relu_6"],
+        tiling=[("M", "M"), ("N", "N"), ("K", "K"), ("tilesN", ceildiv("N", tn)), ("tiles", ceildiv("M",
+        tm) * ceildiv("N", tn))],
+        blocks=minimum(CUBES, "tiles"), workspace=expr(CUBES * 2 * tm * tn * 4), members=["ffn/MatMul_4",
+        "ffn/Add_5", "ffn/Relu_6"],
     )  # fmt: skip
     m, n, k, ring = _matmul_head(kb, tm, tn)
     rounds = kb.let("rounds", maximum(0, ceildiv(sym("tiles") - "block", "blocks")))
@@ -210,8 +223,22 @@ def matmul_epilogue() -> KernelOp:
             with kb.if_(it, "ge", 2):
                 kb.call(CrossCoreWaitFlagOp, flag=slot + 2)
             kb.node("ffn/MatMul_4")
-            kb.call(MmadRunOp, mm, ring, kb.arg("a"), kb.arg("b"), c_at=slot * (tm * tn), ldc=tn, a_at=m0 * k, lda=k,
-                    b_at=n0 * k, ldb=k, m=minimum(tm, m - m0), n=minimum(tn, n - n0), k=k)
+            kb.call(
+                MmadRunOp,
+                mm,
+                ring,
+                kb.arg("a"),
+                kb.arg("b"),
+                c_at=slot * (tm * tn),
+                ldc=tn,
+                a_at=m0 * k,
+                lda=k,
+                b_at=n0 * k,
+                ldb=k,
+                m=minimum(tm, m - m0),
+                n=minimum(tn, n - n0),
+                k=k,
+            )
             kb.call(CrossCoreSetFlagOp, flag=slot, pipe="FIX")
         with kb.for_("left", maximum(0, rounds - 2), rounds) as left:
             kb.call(CrossCoreWaitFlagOp, flag=left % 2 + 2)
@@ -255,7 +282,8 @@ def matmul_norm() -> KernelOp:
         [("a", dt.F32, "in", ["M", "K"]), ("b", dt.F32, "in", ["K", "N"]), ("y", dt.F32, "out", ["M", "N"])],
         symbols=["M", "N", "K"],
         tiling=[("M", "M"), ("N", "N"), ("K", "K"), ("ldc", pitch), ("tiles", ceildiv("M", tm))],
-        blocks=minimum(CUBES, "tiles"), workspace=sym("ldc") * (CUBES * 2 * tm * 4), members=["head/MatMul_0", "head/RMSNorm_1"],
+        blocks=minimum(CUBES, "tiles"), workspace=sym("ldc") * (CUBES * 2 * tm * 4), members=["head/MatMul_0",
+        "head/RMSNorm_1"],
     )  # fmt: skip
     m, n, k, ldc = sym("M"), sym("N"), sym("K"), sym("ldc")
     ring = kb.workspace("ring", sym("block") * ldc * (2 * tm * 4), dt.F32)
@@ -268,8 +296,22 @@ def matmul_norm() -> KernelOp:
                 kb.call(CrossCoreWaitFlagOp, flag=slot + 2)
             kb.node("head/MatMul_0")
             with kb.for_("n0", 0, n, tn) as n0:
-                kb.call(MmadRunOp, mm, ring, kb.arg("a"), kb.arg("b"), c_at=slot * tm * ldc + n0, ldc=ldc, a_at=m0 * k, lda=k,
-                        b_at=n0, ldb=n, m=minimum(tm, m - m0), n=minimum(tn, n - n0), k=k)
+                kb.call(
+                    MmadRunOp,
+                    mm,
+                    ring,
+                    kb.arg("a"),
+                    kb.arg("b"),
+                    c_at=slot * tm * ldc + n0,
+                    ldc=ldc,
+                    a_at=m0 * k,
+                    lda=k,
+                    b_at=n0,
+                    ldb=n,
+                    m=minimum(tm, m - m0),
+                    n=minimum(tn, n - n0),
+                    k=k,
+                )
             kb.call(CrossCoreSetFlagOp, flag=slot, pipe="FIX")
         with kb.for_("left", maximum(0, rounds - 2), rounds) as left:
             kb.call(CrossCoreWaitFlagOp, flag=left % 2 + 2)
@@ -355,19 +397,22 @@ CASES: dict[str, Case] = {
     ),
     "layer_norm": Case(
         layer_norm,
-        lambda g, s: {"x": _normal(g, dt.BF16, s["M"], s["K"]), "gamma": _normal(g, dt.F32, s["K"]), "beta": _normal(g, dt.F32, s["K"])},
+        lambda g, s: {"x": _normal(g, dt.BF16, s["M"], s["K"]), "gamma": _normal(g, dt.F32, s["K"]),
+        "beta": _normal(g, dt.F32, s["K"])},
         lambda a: {"y": _norm(a["x"], a["gamma"], a["beta"])},
         ({"M": 1, "K": 2}, {"M": 27, "K": 131}, {"M": 400, "K": 64}), 2e-2,
     ),
     "gather_rows": Case(
         gather,
-        lambda g, s: {"table": _normal(g, dt.F32, s["V"], s["D"]), "ids": g.integers(-s["V"], s["V"], s["M"])},
+        lambda g, s: {"table": _normal(g, dt.F32, s["V"], s["D"]), "ids": g.integers(-s["V"], s["V"],
+        s["M"])},
         lambda a: {"y": a["table"][a["ids"]] * 2},
         ({"V": 1, "D": 1, "M": 1}, {"V": 50, "D": 19, "M": 70}), 1e-6,
     ),
     "matmul_bias_relu": Case(
         matmul_epilogue,
-        lambda g, s: {"a": _normal(g, dt.F16, s["M"], s["K"]), "b": _normal(g, dt.F16, s["N"], s["K"]), "bias": _normal(g, dt.F32, s["N"])},
+        lambda g, s: {"a": _normal(g, dt.F16, s["M"], s["K"]), "b": _normal(g, dt.F16, s["N"], s["K"]),
+        "bias": _normal(g, dt.F32, s["N"])},
         lambda a: {"y": np.maximum(a["a"] @ a["b"].T + a["bias"], 0)},
         ({"M": 1, "N": 1, "K": 1}, {"M": 100, "N": 90, "K": 70}, {"M": 500, "N": 400, "K": 33}), 2e-3,
     ),
@@ -388,5 +433,3 @@ def arrays_of(case: Case, sizes: dict[str, int], seed: int = 0) -> dict[str, np.
 def expected(case: Case, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Outputs of a case in float64."""
     return case.reference(_wide(arrays))
-
-

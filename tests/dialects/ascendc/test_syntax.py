@@ -50,7 +50,9 @@ def expressions(names: st.SearchStrategy[str] = NAMES) -> st.SearchStrategy[Expr
     return st.recursive(leaf, extend, max_leaves=6)
 
 
-SCALARS = st.one_of(st.floats().map(Scalar.of), st.integers(-(2**40), 2**40).map(Scalar.of), expressions().map(Scalar.of))
+SCALARS = st.one_of(
+    st.floats().map(Scalar.of), st.integers(-(2**40), 2**40).map(Scalar.of), expressions().map(Scalar.of)
+)
 FIELDS = st.lists(st.tuples(NAMES, expressions()), max_size=3).map(TilingAttr.of)
 ENUMS = st.sampled_from([a for a in ATTRIBUTES if hasattr(a, "enum_type")]).flatmap(
     lambda cls: st.sampled_from(list(cls.enum_type)).map(cls)
@@ -62,7 +64,9 @@ TYPES = st.one_of(
     st.just(BufType.of()),
     st.builds(MmadType.of, st.sampled_from([dt.F16, dt.BF16, dt.F32]), st.booleans(), st.booleans()),
 )
-ATTRS = st.one_of(SCALARS.map(ScalarAttr), st.lists(NAMES, max_size=3).map(NamesAttr.of), FIELDS, ENUMS, TYPES)
+ATTRS = st.one_of(
+    SCALARS.map(ScalarAttr), st.lists(NAMES, max_size=3).map(NamesAttr.of), FIELDS, ENUMS, TYPES
+)
 
 
 def context() -> Context:
@@ -101,7 +105,10 @@ def test_kernels_read_back(name: str) -> None:
 def test_two_kernels_of_a_module_keep_their_argument_names() -> None:
     first, second = CASES["softmax"].build(), CASES["layer_norm"].build()
     again = Parser(context(), text(ModuleOp([first, second]))).parse_module()
-    assert [list(k.arg_names.data) for k in again.ops if isinstance(k, KernelOp)] == [["x", "y"], ["x", "gamma", "beta", "y"]]
+    assert [list(k.arg_names.data) for k in again.ops if isinstance(k, KernelOp)] == [
+        ["x", "y"],
+        ["x", "gamma", "beta", "y"],
+    ]
 
 
 def operand_of(kb: KernelBuilder, name: str, kinds: tuple[dt.DType, ...], data: st.DataObject):  # type: ignore[no-untyped-def]
@@ -116,7 +123,9 @@ def test_every_call_reads_back_with_any_parameters(data: st.DataObject) -> None:
     """Print and parse only: operand types and parameters are arbitrary, so the op itself isn't verified."""
     cls = data.draw(st.sampled_from([c for c in API_OPS]))
     definition = cls.get_irdl_definition()
-    kb = KernelBuilder("k", "mix", [("g", dt.F32, "in", [4096])], tiling=[(n, 1) for n in ("M", "tm", "rows", "x2", "a_1")])
+    kb = KernelBuilder(
+        "k", "mix", [("g", dt.F32, "in", [4096])], tiling=[(n, 1) for n in ("M", "tm", "rows", "x2", "a_1")]
+    )
     operands = []
     with kb.section("aiv"):
         for name, operand in definition.operands:

@@ -42,7 +42,7 @@ def symbol_in_body(kb: KernelBuilder) -> None:
 
 
 def sub_outside_of_aiv(kb: KernelBuilder) -> None:
-    kb.let("half", sym("sub"))
+    kb.let("which", sym("sub"))
 
 
 def loop_variable_after_loop(kb: KernelBuilder) -> None:
@@ -182,8 +182,19 @@ def round_none(kb: KernelBuilder) -> None:
 
 def gather_by_float(kb: KernelBuilder) -> None:
     q = kb.init_queue("q", "vecin", 1, 256)
-    kb.call(GatherTileOp, kb.alloc(q, dt.F32, "t"), kb.arg("x"), kb.arg("x"), table_at=0, ids_at=0, rows=1, lanes=8,
-            id_stride=1, table_stride=8, table_rows=8)
+    kb.call(
+        GatherTileOp,
+        kb.alloc(q, dt.F32, "t"),
+        kb.arg("x"),
+        kb.arg("x"),
+        table_at=0,
+        ids_at=0,
+        rows=1,
+        lanes=8,
+        id_stride=1,
+        table_stride=8,
+        table_rows=8,
+    )
 
 
 def barrier_on_scalar(kb: KernelBuilder) -> None:
@@ -223,7 +234,7 @@ def unaligned_workspace(kb: KernelBuilder) -> None:
 MESSAGES: dict[Callable[[KernelBuilder], None], str] = {
     unknown_name: "ascendc.exp: count uses the unknown name rows; expected one of M, block, blocks, tm",
     symbol_in_body: "ascendc.let: value uses the unknown name N",
-    sub_outside_of_aiv: "'half' can't name a scalar|uses the unknown name sub",
+    sub_outside_of_aiv: "ascendc.let: value uses the unknown name sub",
     loop_variable_after_loop: "ascendc.let: value uses the unknown name i",
     name_twice: "the name 'rows' of a loop variable is taken",
     reserved_name: "'register' can't name a scalar; expected a C++ identifier that isn't reserved",
@@ -264,7 +275,7 @@ MESSAGES: dict[Callable[[KernelBuilder], None], str] = {
 
 @pytest.mark.parametrize("wrong", MESSAGES, ids=lambda f: f.__name__)
 def test_refused(wrong: Callable[[KernelBuilder], None]) -> None:
-    with pytest.raises(VerifyException, match=MESSAGES[wrong]):
+    with pytest.raises(VerifyException, match=re.escape(MESSAGES[wrong])):
         kb = builder()
         wrong(kb)
         kb.finish()
@@ -275,7 +286,18 @@ def cube(**changes: object) -> KernelOp:
     ring = kb.workspace("ring", 0, dt.F32)
     with kb.section("aic"):
         mm = kb.init_mmad("mm", dt.F16, m=64, n=64)
-        params = {"c_at": 0, "ldc": 64, "a_at": 0, "lda": 8, "b_at": 0, "ldb": 64, "m": 8, "n": 64, "k": 8, **changes}
+        params = {
+            "c_at": 0,
+            "ldc": 64,
+            "a_at": 0,
+            "lda": 8,
+            "b_at": 0,
+            "ldb": 64,
+            "m": 8,
+            "n": 64,
+            "k": 8,
+            **changes,
+        }
         kb.call(MmadRunOp, mm, ring, kb.arg(str(params.pop("a", "h"))), kb.arg("h"), **params)
         flag = params.get("flag", 0)
         kb.call(CrossCoreSetFlagOp, flag=flag, pipe="FIX")
@@ -307,6 +329,7 @@ def test_sub_is_known_in_the_vector_section_of_a_mix_kernel_only() -> None:
     with kb.section("aiv"):
         kb.let("first", sym("sub") * 8)
     kb.finish()
+    kb = builder("mix")
     with kb.section("aic"):
         kb.let("second", sym("sub") * 8)
     with pytest.raises(VerifyException, match="uses the unknown name sub"):
@@ -314,11 +337,16 @@ def test_sub_is_known_in_the_vector_section_of_a_mix_kernel_only() -> None:
 
 
 def test_tiling_fields_see_symbols_and_earlier_fields() -> None:
-    options = {"symbols": ["M"], "tiling": [("a", "M"), ("b", sym("a") + 1)], "guards": [sym("b")], "blocks": "b"}
+    options = {
+        "symbols": ["M"],
+        "tiling": [("a", "M"), ("b", sym("a") + 1)],
+        "guards": [sym("b")],
+        "blocks": "b",
+    }
     KernelBuilder("k", "aiv", [], **options).finish()  # type: ignore[arg-type]
     with pytest.raises(VerifyException, match="tiling field a uses the unknown name b"):
         KernelBuilder("k", "aiv", [], **{**options, "tiling": [("a", "b"), ("b", 1)]}).finish()  # type: ignore[arg-type]
-    with pytest.raises(VerifyException, match="the name 'M' of tiling field M is taken"):
+    with pytest.raises(VerifyException, match="the name 'M' of a tiling field is taken"):
         KernelBuilder("k", "aiv", [], **{**options, "tiling": [("M", sym("M") + 1)]}).finish()  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ from gaf.dialects.common import monoid, scalar
 from gaf.dialects.common.index import Expr, expr, sym
 from gaf.dialects.common.scalar import Call, Const, Extent, Scalar
 from gaf.dialects.graph import registry
-from gaf.dialects.graph.contract import GraphOp, tensor_type
+from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.meaning import Meaning, Opaque, Stage, View, result_dims
 from gaf.dialects.graph.ops.structure import constant
 from gaf.dialects.graph.types import TensorType
@@ -83,7 +83,9 @@ def load(source: np.ndarray, index: Sequence[Any], where: Any = True) -> np.ndar
     for position, size in zip(index, source.shape):
         position = np.asarray(position)
         ok = (position >= 0) & (position < size)
-        assert np.all(ok | ~np.asarray(where)), f"index {position.min()}..{position.max()} outside 0..{size - 1}"
+        assert np.all(ok | ~np.asarray(where)), (
+            f"index {position.min()}..{position.max()} outside 0..{size - 1}"
+        )
         safe.append(np.where(ok, position, 0))
     return source[tuple(safe)] if safe else source
 
@@ -102,7 +104,11 @@ def concrete_body(body: Scalar, env: Mapping[str, int], wide: bool) -> Scalar:
 
 
 def run_stage(
-    stage: Stage, operands: Sequence[np.ndarray], earlier: Sequence[np.ndarray], env: Mapping[str, int], wide: bool
+    stage: Stage,
+    operands: Sequence[np.ndarray],
+    earlier: Sequence[np.ndarray],
+    env: Mapping[str, int],
+    wide: bool,
 ) -> np.ndarray:
     dims = [*stage.dims, *stage.reduced]
     shape = [d.extent.evaluate(env) for d in dims]
@@ -127,7 +133,9 @@ def run_stage(
     return scalar.convert(result, stage.dtype)
 
 
-def run_view(view: View, operands: Sequence[np.ndarray], type_: TensorType, env: Mapping[str, int]) -> np.ndarray:
+def run_view(
+    view: View, operands: Sequence[np.ndarray], type_: TensorType, env: Mapping[str, int]
+) -> np.ndarray:
     shape = type_.concrete(dict(env))
     grids = np.indices(shape, sparse=True) if shape else []
     coords = {**env, **{d.name: g for d, g in zip(result_dims(shape), grids)}}
@@ -196,11 +204,15 @@ class MiniExport:
 
     def constant(self, array: np.ndarray) -> str:
         name = self._name("c")
-        self.initializers.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name))
+        self.initializers.append(
+            numpy_helper.from_array(np.ascontiguousarray(array).reshape(np.shape(array)), name)
+        )
         return name
 
     def dims(self, dims: Sequence[Expr]) -> str:
-        return self.constant(np.asarray([expr(d).evaluate(dict(self.env)) for d in dims], np.int64).reshape(len(dims)))
+        return self.constant(
+            np.asarray([expr(d).evaluate(dict(self.env)) for d in dims], np.int64).reshape(len(dims))
+        )
 
 
 def export(op: GraphOp, arrays: Sequence[np.ndarray], opset: int) -> onnx.ModelProto:
@@ -214,7 +226,12 @@ def export(op: GraphOp, arrays: Sequence[np.ndarray], opset: int) -> onnx.ModelP
         ctx.nodes,
         "g",
         [helper.make_tensor_value_info(n, type_of(a).dtype.onnx, a.shape) for n, a in zip(inputs, arrays)],
-        [helper.make_tensor_value_info(n, t.dtype.onnx, t.static_shape()) for n, t in zip(ctx.outputs, results)],
+        [
+            helper.make_tensor_value_info(
+                n, t.dtype.onnx, [d.as_int() if d.as_int() is not None else str(d) for d in t.shape]
+            )
+            for n, t in zip(ctx.outputs, results)
+        ],
         ctx.initializers,
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
@@ -226,7 +243,11 @@ class MiniImport:
     """An ImportContext on a list of ops; `run` evaluates them."""
 
     def __init__(
-        self, node: onnx.NodeProto, operands: list[SSAValue | None], opset: int, known: dict[SSAValue, np.ndarray]
+        self,
+        node: onnx.NodeProto,
+        operands: list[SSAValue | None],
+        opset: int,
+        known: dict[SSAValue, np.ndarray],
     ) -> None:
         self.op_type, self.opset, self.operands = node.op_type, opset, operands
         self.num_outputs = len(node.output)
@@ -299,7 +320,9 @@ def import_node(
     return ctx, list(results) if isinstance(results, list | tuple) else [results]
 
 
-def run_ops(ops: Sequence[GraphOp], values: dict[SSAValue, np.ndarray], env: Mapping[str, int] | None = None) -> None:
+def run_ops(
+    ops: Sequence[GraphOp], values: dict[SSAValue, np.ndarray], env: Mapping[str, int] | None = None
+) -> None:
     """Run ops by their references, and check every result against its type."""
     for op in ops:
         results = op.reference_with_symbols(*[values[o] for o in op.operands], env=env or {})
@@ -310,7 +333,9 @@ def run_ops(ops: Sequence[GraphOp], values: dict[SSAValue, np.ndarray], env: Map
             values[result] = array
 
 
-def run_onnx(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], constants: bool = True) -> list[np.ndarray]:
+def run_onnx(
+    model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], constants: bool = True
+) -> list[np.ndarray]:
     """Import a model node by node and run it. With `constants`, initializers are known at import."""
     values: dict[str, SSAValue] = {}
     numbers: dict[SSAValue, np.ndarray] = {}
@@ -337,9 +362,3 @@ def run_onnx(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], constants
                 known.update({r: numbers[r] for r in op.results if numbers[r].size <= 64})
         values.update(zip(node.output, results))
     return [numbers[values[o.name]] for o in model.graph.output]
-
-
-__all__ = [
-    "MiniExport", "MiniImport", "build", "eval_index", "export", "import_node", "run_meaning", "run_onnx", "run_ops",
-    "tensor_type", "type_of", "value", "widen",
-]

@@ -116,7 +116,9 @@ def streamed_softmax(dtype: dt.DType = F32) -> KernelOp:
     return kb.finish()
 
 
-def layer_norm(kb: KernelBuilder, x: SSAValue, gamma: SSAValue, beta: SSAValue, axis: str, size: str) -> SSAValue:
+def layer_norm(
+    kb: KernelBuilder, x: SSAValue, gamma: SSAValue, beta: SSAValue, axis: str, size: str
+) -> SSAValue:
     """(x - mean) / sqrt(var + 1e-5) * gamma + beta along one axis, with the count as index data."""
     count = kb.cast(kb.index(sym(size), ()), F32)
     mean = kb.map("div", kb.reduce("sum", x, [axis]), count)

@@ -86,7 +86,9 @@ def test_sums_over_rows(make, order: str) -> None:
 def test_gather_with_negative_indices(ids: dt.DType) -> None:
     table, p = normal(9, 20), normal(20)
     index = np.array([0, -1, 8, -9, 3], ids.numpy)
-    y = interpret(kernels.gather(ids=ids), {"table": table, "ids": index, "p": p}, {"V": 9, "M": 5, "K": 20})["y"]
+    y = interpret(kernels.gather(ids=ids), {"table": table, "ids": index, "p": p}, {"V": 9, "M": 5, "K": 20})[
+        "y"
+    ]
     np.testing.assert_array_equal(y, table[index] + p)
 
 
@@ -121,7 +123,9 @@ def test_matmuls(m: int, n: int, k: int, order: str) -> None:
     np.testing.assert_allclose(y, want, atol=1e-4)
     y = interpret(kernels.matmul_gelu(), {"a": a, "w": w, "bias": bias}, sizes, order=order)["y"]
     np.testing.assert_allclose(y, gelu(want + bias), atol=1e-4)
-    y = interpret(kernels.matmul_gelu(trans_b=True), {"a": a, "w": w.T, "bias": bias}, sizes, order=order)["y"]
+    y = interpret(kernels.matmul_gelu(trans_b=True), {"a": a, "w": w.T, "bias": bias}, sizes, order=order)[
+        "y"
+    ]
     np.testing.assert_allclose(y, gelu(want + bias), atol=1e-4)
     arrays = {"a": a, "w": w, "res": res, "gamma": gamma, "beta": beta}
     y = interpret(kernels.matmul_layernorm(), arrays, sizes, wide=True, order=order)["y"]
@@ -237,9 +241,17 @@ def kernel_with(body: str, header: str = "") -> str:
 LOAD = "%t = tile.load %x[m] : !tile.t<[m], f32>"
 
 DETECTED = [
-    ("load", kernel_with("%t = tile.load %x[m + 1] : !tile.t<[m], f32>\ntile.store %t, %y[m]"), "index out of bounds"),
+    (
+        "load",
+        kernel_with("%t = tile.load %x[m + 1] : !tile.t<[m], f32>\ntile.store %t, %y[m]"),
+        "index out of bounds",
+    ),
     ("store", kernel_with(f"{LOAD}\ntile.store %t, %y[m - 1]"), "index out of bounds in dimension 0 of 'y'"),
-    ("unwritten", kernel_with(f"{LOAD}\ntile.store %t, %y[m] where [m in 0 to M - 1]"), "1 of 5 elements .* never"),
+    (
+        "unwritten",
+        kernel_with(f"{LOAD}\ntile.store %t, %y[m] where [m in 0 to M - 1]"),
+        "1 of 5 elements .* never",
+    ),
     ("twice", kernel_with(f"{LOAD}\ntile.store %t, %y[m]\ntile.store %t, %y[m]"), "written twice"),
     (
         "view",
@@ -264,11 +276,21 @@ DETECTED = [
     ),
     (
         "collected too little",
-        kernel_with(f"%h = tile.for m step 2 in 0 to M - 1 {{ {LOAD}\n tile.yield collect %t }}\ntile.store %h, %y[m]"),
+        kernel_with(
+            f"%h = tile.for m step 2 in 0 to M - 1 {{ {LOAD}\n tile.yield collect %t }}\ntile.store %h, %y[m]"
+        ),
         "used outside its window",
     ),
-    ("kernel guard", kernel_with(f"{LOAD}\ntile.store %t, %y[m]", "guards [M - 9]"), "expected M - 9 >= 0, got -4"),
-    ("call", kernel_with(f"%t = tile.call @sort() : !tile.t<[m], f32>\ntile.store %t, %y[m]"), "no numpy meaning"),
+    (
+        "kernel guard",
+        kernel_with(f"{LOAD}\ntile.store %t, %y[m]", "guards [M - 9]"),
+        "expected M - 9 >= 0, got -4",
+    ),
+    (
+        "call",
+        kernel_with("%t = tile.call @sort() : !tile.t<[m], f32>\ntile.store %t, %y[m]"),
+        "no numpy meaning",
+    ),
 ]
 
 
@@ -291,7 +313,9 @@ def test_wrong_inputs() -> None:
 def test_parameters_can_be_given() -> None:
     x = normal(13, 70)
     for tm in (1, 5, 100):
-        y = interpret(kernels.streamed_softmax(), {"x": x}, {"M": 13, "K": 70}, params={"tm": tm, "tk": 9})["y"]
+        y = interpret(kernels.streamed_softmax(), {"x": x}, {"M": 13, "K": 70}, params={"tm": tm, "tk": 9})[
+            "y"
+        ]
         np.testing.assert_allclose(y, softmax(x), rtol=1e-5)
 
 

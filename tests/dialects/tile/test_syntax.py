@@ -14,7 +14,15 @@ from xdsl.parser import Parser
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, floordiv, maximum, minimum, mod, read, sym
 from gaf.dialects.common.scalar import FUNCTIONS
-from gaf.dialects.tile.attributes import AxesAttr, Axis, BindingsAttr, Guard, GuardsAttr, NamesAttr, NumberAttr
+from gaf.dialects.tile.attributes import (
+    AxesAttr,
+    Axis,
+    BindingsAttr,
+    Guard,
+    GuardsAttr,
+    NamesAttr,
+    NumberAttr,
+)
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
 from gaf.dialects.tile.types import GmType, TileType
@@ -105,7 +113,9 @@ def random_kernels(draw: st.DrawFn) -> KernelOp:
     )
     step = draw(st.one_of(st.integers(1, 64), st.just("tm")))
     unary = [f for f, e in FUNCTIONS.items() if e.arity == 1 and e.result == "same" and f != "bitnot"]
-    binary = [f for f, e in FUNCTIONS.items() if e.arity == 2 and e.result == "same" and not f.startswith("bit")]
+    binary = [
+        f for f, e in FUNCTIONS.items() if e.arity == 2 and e.result == "same" and not f.startswith("bit")
+    ]
 
     def chain(v: SSAValue) -> SSAValue:
         for _ in range(draw(st.integers(0, 4))):
@@ -118,8 +128,10 @@ def random_kernels(draw: st.DrawFn) -> KernelOp:
             elif choice == 2:
                 v = kb.map("mul", v, kb.fill(draw(st.floats(width=32)), dt.F32))
             elif choice == 3:
-                i = kb.index(draw(expressions(st.sampled_from(["m", "k", "M", "K", "m.lo", "m.hi"]))).substitute(
-                    {}), ("m", "k"))
+                i = kb.index(
+                    draw(expressions(st.sampled_from(["m", "k", "M", "K", "m.lo", "m.hi"]))).substitute({}),
+                    ("m", "k"),
+                )
                 v = kb.map("add", v, kb.cast(i, dt.F32))
             else:
                 p = kb.map(draw(st.sampled_from(["lt", "ge", "ne"])), v, kb.fill(0, dt.F32))
@@ -129,7 +141,9 @@ def random_kernels(draw: st.DrawFn) -> KernelOp:
     with kb.grid([("m", step)], sub=draw(st.sampled_from([None, "m"]))):
         index: list = ["m", "k"] if draw(st.booleans()) else [read("ids", "m"), "k"]
         if draw(st.booleans()):
-            x = kb.load("x", index, ("m", "k"), where=[("m", 0, sym("M") - 1)], otherwise=draw(st.floats(width=32)))
+            x = kb.load(
+                "x", index, ("m", "k"), where=[("m", 0, sym("M") - 1)], otherwise=draw(st.floats(width=32))
+            )
         else:
             x = kb.load("x", index, ("m", "k"), buffers=draw(st.sampled_from([None, 2])))
         v = chain(x)

@@ -79,12 +79,20 @@ BODIES = [
     ("load rank", "%t = tile.load %x[m] : !tile.t<[m], f32>", "another rank than the array"),
     ("load converts", "%t = tile.load %x[m, k] : !tile.t<[m, k], f16>", "tile.load doesn't convert"),
     ("load to l0c", "%t = tile.load %x[m, k] : !tile.t<[m, k], f32, l0c>", "can't fill l0c"),
-    ("guard without else", "%t = tile.load %x[m, k] where [m in 0 to 3] : !tile.t<[m, k], f32>", "guarded load"),
+    (
+        "guard without else",
+        "%t = tile.load %x[m, k] where [m in 0 to 3] : !tile.t<[m, k], f32>",
+        "guarded load",
+    ),
     ("else without guard", "%t = tile.load %x[m, k] else 0 : !tile.t<[m, k], f32>", "guarded load"),
     ("axis of the index", "%t = tile.load %x[m, n] : !tile.t<[m, k], f32>", "index of tile.load uses 'n'"),
     ("window outside a loop", "%t = tile.load %x[m.lo, k] : !tile.t<[k], f32>", "uses 'm.lo'"),
     ("read of an unknown array", "%t = tile.load %x[read q[m], k] : !tile.t<[m, k], f32>", "from 'q'"),
-    ("read of floats", "%t = tile.load %x[read x[m, k], k] : !tile.t<[m, k], f32>", "expected an integer array"),
+    (
+        "read of floats",
+        "%t = tile.load %x[read x[m, k], k] : !tile.t<[m, k], f32>",
+        "expected an integer array",
+    ),
     ("read rank", "%t = tile.load %x[read ids[m, k], k] : !tile.t<[m, k], f32>", "another rank"),
     ("store to an input", f"{LOAD} tile.store %t, %x[m, k]", "writes an input"),
     (
@@ -102,7 +110,11 @@ BODIES = [
     ("move transposes", f"{LOAD} %u = tile.move %t : !tile.t<[k, m], f32, l1>", "tile.move keeps the axes"),
     ("move converts", f"{LOAD} %u = tile.move %t : !tile.t<[m, k], f16, l1>", "tile.move keeps the dtype"),
     ("fill of an integer", "%t = tile.fill 0.5 : !tile.t<[m], i32>", "can't hold 0.5"),
-    ("unknown function", f"{LOAD} %u = tile.map foo(%t) : !tile.t<[m, k], f32>", "unknown scalar function 'foo'"),
+    (
+        "unknown function",
+        f"{LOAD} %u = tile.map foo(%t) : !tile.t<[m, k], f32>",
+        "unknown scalar function 'foo'",
+    ),
     ("arity", f"{LOAD} %u = tile.map add(%t) : !tile.t<[m, k], f32>", "wrong number of operands for 'add'"),
     ("axis order", f"{LOAD} %u = tile.map neg(%t) : !tile.t<[k, m], f32>", "no in-order part"),
     ("new axis", f"{LOAD} %u = tile.map neg(%t) : !tile.t<[m, k, n], f32>", "has the axis 'n' of the result"),
@@ -125,7 +137,11 @@ BODIES = [
     ("view converts", f"{LOAD} %u = tile.view %t[] : !tile.t<[m, k], f16>", "keeps dtype and space"),
     ("monoid", f"{LOAD} %u = tile.reduce avg(%t) over [k] : !tile.t<[m], f32>", "unknown monoid 'avg'"),
     ("fold of no axis", f"{LOAD} %u = tile.reduce sum(%t) over [n] : !tile.t<[m, k], f32>", "folds 'n'"),
-    ("fold result", f"{LOAD} %u = tile.reduce sum(%t) over [k] : !tile.t<[k], f32>", "without the folded axes"),
+    (
+        "fold result",
+        f"{LOAD} %u = tile.reduce sum(%t) over [k] : !tile.t<[k], f32>",
+        "without the folded axes",
+    ),
     (
         "merge",
         f"{LOAD} %u = tile.reduce sum(%t) over [k] : !tile.t<[m], f32>\n %v = tile.merge sum(%t | %u)",

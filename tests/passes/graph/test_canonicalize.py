@@ -15,8 +15,15 @@ X = t(4, 8)
 PASSES = "canonicalize,dce"
 
 
-def check(body: str, expected: list[str], *, inputs: str = f"%x: {X}", result: str = X, ulps: float = 0,
-          sizes: dict[str, int] | None = None) -> None:
+def check(
+    body: str,
+    expected: list[str],
+    *,
+    inputs: str = f"%x: {X}",
+    result: str = X,
+    ulps: float = 0,
+    sizes: dict[str, int] | None = None,
+) -> None:
     """The graph `body`, which defines %y, becomes the ops `expected` and computes the same."""
     model = model_of(inputs, result, body, "%y")
     after, _ = run(model, PASSES)
@@ -30,21 +37,27 @@ def binary(op: str, constant: str, left: bool = False, x: str = X, y: str = X) -
     return f"%c = graph.constant {constant}\n%y = graph.{op} {first} : ({second}) -> {y}"
 
 
-# -- neutral elements -----------------------------------------------------------------------------------
+# -- neutral elements ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("op", "value"),
-    [("mul", "1.0"), ("div", "1.0"), ("pow", "1.0"), ("sub", "0.0"), ("add", "-0.0"), ("max", "-inf"), ("min", "inf")],
+    [
+        ("mul", "1.0"),
+        ("div", "1.0"),
+        ("pow", "1.0"),
+        ("sub", "0.0"),
+        ("add", "-0.0"),
+        ("max", "-inf"),
+        ("min", "inf"),
+    ],
 )
 @pytest.mark.parametrize("shape", [(), (1,), (8,), (4, 8)])
 def test_neutral_elements_vanish(op: str, value: str, shape: tuple[int, ...]) -> None:
     check(binary(op, f32(value, *shape)), [])
 
 
-@pytest.mark.parametrize(
-    ("op", "value"), [("mul", "1.0"), ("add", "-0.0"), ("max", "-inf"), ("min", "inf")]
-)
+@pytest.mark.parametrize(("op", "value"), [("mul", "1.0"), ("add", "-0.0"), ("max", "-inf"), ("min", "inf")])
 def test_neutral_elements_vanish_on_the_left(op: str, value: str) -> None:
     check(binary(op, f32(value), left=True), [])
 
@@ -99,7 +112,7 @@ def test_neutral_elements_of_other_floats(dtype: str) -> None:
     check(binary("mul", array("1.0", dtype, ()), x=x, y=x), [], inputs=f"%x: {x}", result=x)
 
 
-# -- order of operands ------------------------------------------------------------------------------------
+# -- order of operands -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("op", ["add", "mul", "max", "min"])
@@ -124,7 +137,7 @@ def test_two_constants_do_not_swap_for_ever() -> None:
     check(body, ["constant", "constant", "add", "add"])
 
 
-# -- division and powers ------------------------------------------------------------------------------------
+# -- division and powers ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["2.0", "-0.25", "8.0", "1024.0", "1.0e+0"])
@@ -137,12 +150,16 @@ def test_division_by_a_vector_of_powers_of_two() -> None:
     check(binary("div", f32(["2.0", "4.0", "-8.0", "0.5"] * 2, 8)), ["constant", "mul"])
 
 
-@pytest.mark.parametrize("value", ["3.0", "0.1", "0.0", "-0.0", "inf", "0x7fc00000", f"{2.0**127}", f"{2.0**-149}"])
+@pytest.mark.parametrize(
+    "value", ["3.0", "0.1", "0.0", "-0.0", "inf", "0x7fc00000", f"{2.0**127}", f"{2.0**-149}"]
+)
 def test_other_divisions_stay(value: str) -> None:
     check(binary("div", f32(value)), ["constant", "div"])
 
 
-@pytest.mark.parametrize(("dtype", "power", "becomes"), [("f16", 14, "mul"), ("f16", 15, "div"), ("bf16", 126, "mul")])
+@pytest.mark.parametrize(
+    ("dtype", "power", "becomes"), [("f16", 14, "mul"), ("f16", 15, "div"), ("bf16", 126, "mul")]
+)
 def test_the_reciprocal_must_be_normal_in_its_type(dtype: str, power: int, becomes: str) -> None:
     x = t(4, 8, dtype=dtype)
     constant = array(f"{2.0**power}", dtype, ())
@@ -161,7 +178,9 @@ def test_integer_division_stays() -> None:
 def test_powers_become_products(exponent: str, expected: list[str], dtype: str) -> None:
     x = t(4, 8, dtype=dtype)
     # the reference's own pow may be 1 ulp off
-    check(binary("pow", array(exponent, dtype, ()), x=x, y=x), expected, inputs=f"%x: {x}", result=x, ulps=2.5)
+    check(
+        binary("pow", array(exponent, dtype, ()), x=x, y=x), expected, inputs=f"%x: {x}", result=x, ulps=2.5
+    )
 
 
 def test_integer_powers_wrap_around() -> None:
@@ -203,7 +222,7 @@ def test_a_negative_epsilon_forbids_the_root() -> None:
     check(body, ["mul", "constant", "add", "constant", "pow"])
 
 
-# -- double operations, where -----------------------------------------------------------------------------
+# -- double operations, where ----------------------------------------------------------------------
 
 
 def unary(*ops: str, x: str = X) -> str:
@@ -263,7 +282,7 @@ def test_where_with_equal_or_negated_parts() -> None:
     check(body, ["where"], inputs=f"%c: {C}, %a: {X}, %b: {X}")
 
 
-# -- casts ---------------------------------------------------------------------------------------------------
+# -- casts -----------------------------------------------------------------------------------------
 
 
 def casts(*types: str) -> tuple[str, str, str]:
@@ -338,7 +357,7 @@ def test_holds_is_what_conversions_say() -> None:
             assert holds(wide, narrow) == kept, f"{narrow} in {wide}"
 
 
-# -- views ------------------------------------------------------------------------------------------------------
+# -- views -----------------------------------------------------------------------------------------
 
 
 def reshape(source: str, x: str, result: str, y: str) -> str:
@@ -355,7 +374,10 @@ def reshape(source: str, x: str, result: str, y: str) -> str:
         "tile %x {repeats = #graph.shape<[1, 1]>}",
         "slice %x {starts = #graph.shape<[0, 0]>, sizes = #graph.shape<[4, 8]>, steps = array<i64: 1, 1>}",
         "concat %x {axis = 0 : i64}",
-        'pad %x {before = #graph.shape<[0, 0]>, after = #graph.shape<[0, 0]>, mode = "constant", value = 0.0 : f64}',
+        (
+            "pad %x {before = #graph.shape<[0, 0]>, after = #graph.shape<[0, 0]>, "
+            'mode = "constant", value = 0.0 : f64}'
+        ),
         "flip %x {axes = array<i64>}",
         "squeeze %x {axes = array<i64>}",
     ],
@@ -364,9 +386,7 @@ def test_views_that_change_nothing_vanish(op: str) -> None:
     check(f"%y = graph.{op} : ({X}) -> {X}", [])
 
 
-@pytest.mark.parametrize(
-    "op", ["flip %x {axes = array<i64: 0>}", "transpose %x {perm = array<i64: 1, 0>}"]
-)
+@pytest.mark.parametrize("op", ["flip %x {axes = array<i64: 0>}", "transpose %x {perm = array<i64: 1, 0>}"])
 def test_views_of_the_same_type_that_move_elements_stay(op: str) -> None:
     x = t(5, 5)
     check(f"%y = graph.{op} : ({x}) -> {x}", [op.split()[0]], inputs=f"%x: {x}", result=x)
@@ -423,6 +443,14 @@ def test_transposes_are_composed() -> None:
     check(body, [], inputs=f"%x: {a}", result=a)
 
 
+def test_the_order_of_composed_transposes_matters() -> None:
+    a = t(3, 3, 3)
+    body = f"""
+      %v = graph.transpose %x {{perm = array<i64: 1, 0, 2>}} : ({a}) -> {a}
+      %y = graph.transpose %v {{perm = array<i64: 0, 2, 1>}} : ({a}) -> {a}"""
+    check(body, ["transpose"], inputs=f"%x: {a}", result=a)
+
+
 def test_a_transpose_under_a_matmul_stays() -> None:
     a, b, y = t(4, 8), t(8, 4), t(4, 4)
     body = f"""
@@ -475,7 +503,7 @@ def test_shapes_that_are_known() -> None:
     check(body, ["shape"], inputs=f"%x: {x}", result=three, sizes={"B": 2})
 
 
-# -- the set of rules -----------------------------------------------------------------------------------------
+# -- the set of rules ------------------------------------------------------------------------------
 
 
 def test_every_rule_is_documented_and_has_its_own_name() -> None:

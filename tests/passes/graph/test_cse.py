@@ -6,16 +6,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import WeightStore
 from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.graph.types import TensorType
 from gaf.passes.graph.cse import equal_weights
 from tests.passes.graph.harness import array, assert_same, f32, model_of, names, run, t
 
 X = t(3, 5)
 
 
-def check(body: str, returned: str, expected: list[str], inputs: str = f"%x: {X}, %y: {X}",
-          weights: dict[str, np.ndarray] | None = None) -> None:
+def check(
+    body: str,
+    returned: str,
+    expected: list[str],
+    inputs: str = f"%x: {X}, %y: {X}",
+    weights: dict[str, np.ndarray] | None = None,
+) -> None:
     count = returned.count("%")
     model = model_of(inputs, ", ".join([X] * count), body, returned, weights)
     after, _ = run(model, "cse")
@@ -66,7 +73,9 @@ def test_equal_looking_constants() -> None:
 )
 def test_constants_are_equal_if_dtype_shape_and_bits_are(first: str, second: str, merged: bool) -> None:
     kinds = [c.rpartition("-> ")[2] for c in (first, second)]
-    model = model_of("", ", ".join(kinds), f"%a = graph.constant {first}\n%b = graph.constant {second}", "%a, %b")
+    model = model_of(
+        "", ", ".join(kinds), f"%a = graph.constant {first}\n%b = graph.constant {second}", "%a, %b"
+    )
     after, _ = run(model, "cse")
     assert len(names(after)) == 2 - merged
 
@@ -76,12 +85,25 @@ def test_ops_with_effects_stay() -> None:
     for pure in (True, False):
         model = model_of(f"%x: {X}", X, f"%n = graph.neg %x : ({X}) -> {X}", "%n")
         node = 'input: "i0" output: "o0" op_type: "Cache" domain: "com.acme"'
-        ops = [ForeignOp.of("onnx", "com.acme", "Cache", 1, node, [model.block.args[0]], model.input_types, pure=pure)
-               for _ in range(2)]
+        ops = [
+            ForeignOp.of(
+                "onnx", "com.acme", "Cache", 1, node, [model.block.args[0]], model.input_types, pure=pure
+            )
+            for _ in range(2)
+        ]
         for op in ops:
             model.block.insert_op_before(op, model.block.last_op)
         after, _ = run(model, "cse")
         assert names(after) == ["neg"] + ["foreign"] * (1 if pure else 2)
+
+
+def test_result_types_count() -> None:
+    model = model_of(f"%x: {X}", X, "", "%x")
+    node = 'input: "i0" output: "o0" op_type: "Gate" domain: "com.acme"'
+    for type_ in (model.input_types[0], TensorType.of(["M"], dt.F32)):
+        op = ForeignOp.of("onnx", "com.acme", "Gate", 1, node, [model.block.args[0]], [type_])
+        model.block.insert_op_before(op, model.block.last_op)
+    assert names(run(model, "cse")[0]) == ["foreign", "foreign"]
 
 
 def test_ops_with_regions_stay_and_are_cleaned_inside() -> None:
@@ -110,7 +132,12 @@ def test_weights_with_one_name_or_equal_content() -> None:
     names_ = ["u", "u", "v", "o"]
     body = "".join(f'%w{i} = graph.weight {{weight = "{n}"}} : () -> {X}\n' for i, n in enumerate(names_))
     body += "".join(line(f"%r{i}", "add", "%x", f"%w{i}") for i in range(4))
-    check(body, "%r0, %r1, %r2, %r3", ["weight", "weight", "add", "add"], weights={"u": w, "v": w.copy(), "o": other})
+    check(
+        body,
+        "%r0, %r1, %r2, %r3",
+        ["weight", "weight", "add", "add"],
+        weights={"u": w, "v": w.copy(), "o": other},
+    )
 
 
 def test_equal_weights_compares_bits_dtype_and_shape() -> None:
@@ -120,6 +147,7 @@ def test_equal_weights_compares_bits_dtype_and_shape() -> None:
     nan = np.full((40, 10), np.nan, np.float32)
     store = WeightStore({
         "zeros": zeros, "again": zeros.copy(), "same": zeros, "late": late, "flat": zeros.reshape(400),
-        "ints": zeros.astype(np.int32), "nan": nan, "nan2": nan.copy(), "strided": np.zeros((10, 40), np.float32).T,
+        "ints": zeros.astype(np.int32), "nan": nan, "nan2": nan.copy(),
+        "strided": np.zeros((10, 40), np.float32).T,
     })  # fmt: skip
     assert equal_weights(store) == {"again": "zeros", "same": "zeros", "nan2": "nan", "strided": "zeros"}

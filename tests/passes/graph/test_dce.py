@@ -12,7 +12,8 @@ X = t(3, 5)
 
 
 def test_chains_without_use_vanish() -> None:
-    body = f"%a = graph.neg %x : ({X}) -> {X}\n%b = graph.exp %a : ({X}) -> {X}\n%c = graph.abs %a : ({X}) -> {X}"
+    ops = (("a", "neg", "x"), ("b", "exp", "a"), ("c", "abs", "a"))
+    body = "\n".join(f"%{result} = graph.{op} %{x} : ({X}) -> {X}" for result, op, x in ops)
     after, _ = run(model_of(f"%x: {X}", X, body, "%x"), "dce")
     assert names(after) == []
     after, _ = run(model_of(f"%x: {X}", X, body, "%c"), "dce")
@@ -31,7 +32,9 @@ def test_effects_keep_an_op() -> None:
     for pure, left in ((True, []), (False, ["foreign"])):
         model = model_of(f"%x: {X}", X, "", "%x")
         node = 'input: "i0" output: "o0" op_type: "Log" domain: "com.acme"'
-        op = ForeignOp.of("onnx", "com.acme", "Log", 1, node, [model.block.args[0]], model.input_types, pure=pure)
+        op = ForeignOp.of(
+            "onnx", "com.acme", "Log", 1, node, [model.block.args[0]], model.input_types, pure=pure
+        )
         model.block.insert_op_before(op, model.block.last_op)
         assert names(run(model, "dce")[0]) == left
 
@@ -52,7 +55,9 @@ def test_inside_of_regions() -> None:
 
 
 def test_a_region_with_effects_inside_stays() -> None:
-    node = r'"input: \22i0\22 output: \22o0\22 op_type: \22Log\22 domain: \22com.acme\22"'.replace(r"\22", r"\"")
+    node = r'"input: \22i0\22 output: \22o0\22 op_type: \22Log\22 domain: \22com.acme\22"'.replace(
+        r"\22", r"\""
+    )
     props = f'framework = "onnx", domain = "com.acme", op_type = "Log", opset = 1 : i64, node = {node}'
     for pure, left in (("true", []), ("false", ["fused"])):
         inner = f"%q = graph.foreign %p {{{props}, pure = {pure}}} : ({X}) -> {X}"

@@ -15,7 +15,6 @@ from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.binary import MulOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
-from gaf.dialects.graph.types import TensorType
 from gaf.errors import InternalError
 from tests.passes.graph.harness import array, assert_same, f32, model_of, names, run, t
 
@@ -41,7 +40,8 @@ def weight_names(model: Model) -> list[str]:
 
 def test_small_results_are_written_into_the_ir() -> None:
     body = f"%a = graph.constant {f32(['1.5', '-2.0'], 2)}\n%b = graph.constant {f32('0.1')}\n" + (
-        f"%c = graph.mul %a, %b : ({t(2)}, {t()}) -> {t(2)}\n%y = graph.add %x, %c : ({t(3, 2)}, {t(2)}) -> {t(3, 2)}"
+        f"%c = graph.mul %a, %b : ({t(2)}, {t()}) -> {t(2)}\n"
+        f"%y = graph.add %x, %c : ({t(3, 2)}, {t(2)}) -> {t(3, 2)}"
     )
     model = model_of(f"%x: {t(3, 2)}", t(3, 2), body, "%y")
     after = fold(model)
@@ -99,9 +99,14 @@ def test_results_no_larger_than_their_operands_fold_above_the_cap() -> None:
 
 
 def test_a_result_is_computed_once() -> None:
-    body = weight("w") + "".join(f"%v{i} = graph.neg %w : ({W}) -> {W}\n" for i in range(2)) + (
-        f"%p = graph.exp %v0 : ({W}) -> {W}\n%q = graph.abs %v0 : ({W}) -> {W}\n%r = graph.tanh %v0 : ({W}) -> {W}\n"
-        f"%dead = graph.tanh %v0 : ({W}) -> {W}\n"
+    body = (
+        weight("w")
+        + "".join(f"%v{i} = graph.neg %w : ({W}) -> {W}\n" for i in range(2))
+        + (
+            f"%p = graph.exp %v0 : ({W}) -> {W}\n%q = graph.abs %v0 : ({W}) -> {W}\n"
+            f"%r = graph.tanh %v0 : ({W}) -> {W}\n"
+            f"%dead = graph.tanh %v0 : ({W}) -> {W}\n"
+        )
     )
     model = model_of("", f"{W}, {W}, {W}, {W}", body, "%p, %q, %r, %v0", {"w": WEIGHT})
     calls: Counter[str] = Counter()
@@ -133,12 +138,17 @@ def test_foreign_ops_are_not_folded() -> None:
     # case 08: a custom op with constant operands is opaque, however pure
     small = t(3)
     model = model_of(
-        f"%x: {small}", small,
-        f"%c = graph.constant {f32(['1.0', '2.0', '3.0'], 3)}\n%y = graph.mul %x, %c : ({small}, {small}) -> {small}", "%y",
+        f"%x: {small}",
+        small,
+        f"%c = graph.constant {f32(['1.0', '2.0', '3.0'], 3)}\n"
+        f"%y = graph.mul %x, %c : ({small}, {small}) -> {small}",
+        "%y",
     )
     mul = next(op for op in model.block.ops if isinstance(op, MulOp))
-    node = 'input: "i0" output: "o0" op_type: "Gate" domain: "com.acme"'
-    gate = ForeignOp.of("onnx", "com.acme", "Gate", 1, node, [mul.operands[1]], [TensorType.of([3], mul.result.type.element)])
+    # "Neg" stands for an op that does have a reference
+    gate = ForeignOp.of(
+        "onnx", "", "Neg", 17, 'input: "i0" output: "o0" op_type: "Neg"', [mul.operands[1]], model.input_types
+    )
     model.block.insert_op_before(gate, mul)
     mul.operands[1] = gate.results[0]
     after = fold(model)
@@ -199,10 +209,24 @@ def test_a_view_of_a_weight_that_is_needed_anyway_stays() -> None:
     assert names(after) == ["weight", "transpose", "matmul", "matmul"] and weight_names(after) == ["w"]
 
 
+def test_a_weight_stays_in_the_store_while_it_is_named() -> None:
+    body = (
+        weight("w")
+        + weight("w", value="again")
+        + (
+            f"%n = graph.neg %w : ({W}) -> {W}\n%a = graph.add %x, %n : ({W}, {W}) -> {W}\n"
+            f"%y = graph.add %a, %again : ({W}, {W}) -> {W}"
+        )
+    )
+    after = fold(model_of(f"%x: {W}", W, body, "%y", {"w": WEIGHT}))
+    assert names(after) == ["weight", "weight", "add", "add"] and weight_names(after) == ["n", "w"]
+
+
 def test_tensors_made_by_a_formula_stay_unless_small() -> None:
     for n, expected in ((4, ["constant", "add"]), (100, ["full", "add"])):
-        body = f"%f = graph.full {{shape = #graph.shape<[{n}]>, value = #graph.array<f32 [] : 1.5>}} : () -> {t(n)}\n" + (
-            f"%y = graph.add %x, %f : ({t(n)}, {t(n)}) -> {t(n)}"
+        body = (
+            f"%f = graph.full {{shape = #graph.shape<[{n}]>, value = #graph.array<f32 [] : 1.5>}}"
+            f" : () -> {t(n)}\n" + (f"%y = graph.add %x, %f : ({t(n)}, {t(n)}) -> {t(n)}")
         )
         model = model_of(f"%x: {t(n)}", t(n), body, "%y")
         assert names(fold(model)) == expected
@@ -231,16 +255,17 @@ def test_what_a_reference_refuses_stays_with_folded_operands() -> None:
 def test_a_reference_that_breaks_its_type_is_a_bug() -> None:
     body = f"%c = graph.constant {f32('1.0')}\n%y = graph.exp %c : ({t()}) -> {t()}"
     model = model_of("", t(), body, "%y")
-    with mock.patch.object(GraphOp, "reference_with_symbols", lambda *_, **__: [np.zeros(3)]):
-        with pytest.raises(InternalError, match="reference of graph.exp"):
-            fold(model)
+    wrong_shape = mock.patch.object(GraphOp, "reference_with_symbols", lambda *_, **__: [np.zeros(3)])
+    with wrong_shape, pytest.raises(InternalError, match="reference of graph.exp doesn't give"):
+        fold(model)
+    fails = mock.patch.object(GraphOp, "reference_with_symbols", side_effect=ValueError("oh"))
+    with fails, pytest.raises(InternalError, match="reference of graph.exp failed: oh"):
+        fold(model)
 
 
 def test_new_weights_are_named_after_their_ops_and_unique() -> None:
     v = "".join(f"%v{i} = graph.{op} %w : ({W}) -> {W}\n" for i, op in enumerate(["neg", "exp", "abs"]))
     model = model_of("", f"{W}, {W}, {W}", weight("w") + v, "%v0, %v1, %v2", {"w": WEIGHT, "v0": WEIGHT})
-    model.block.add_op(WeightOp.of("v0", TensorType.of([16, 8], WeightOp.of("v0", model.output_types[0]).result.type.element)))
-    model.block.last_op.detach()
     after = fold(model)
     assert sorted(set(after.weights) - {"v0"}) == ["v0_1", "v1", "v2"]
     np.testing.assert_array_equal(after.weights["v0_1"], -WEIGHT)

@@ -11,7 +11,7 @@ enum Fault : uint32_t {
     // between the cube core and its vector cores
     FULL_FORGOTTEN,
     FREE_FORGOTTEN,
-    FULL_FROM_PIPE_M,
+    FULL_FROM_PIPE_MTE1,
     FULL_FROM_TWO_PIPES,
     FULL_ID_12,
     DRAIN_FORGOTTEN,
@@ -40,6 +40,13 @@ enum Fault : uint32_t {
     ND2NZ_C0_STRIDE_0,
     MMAD_K_5000,
     L0A_OVERFLOW,
+    OPERANDS_SWAPPED,
+    TRANSPOSE_OF_FLOAT,
+    FILL_TOO_LARGE,
+    LOAD3D_WINDOW,
+    COPY_L1_TO_L0,
+    VECTOR_CALL_ON_CUBE,
+    TOO_MANY_BLOCKS,
     FAULT_COUNT
 };
 
@@ -78,8 +85,8 @@ public:
                 if (free && it >= RING) { CrossCoreWaitFlag(FREE + slot); }
                 Cube(tile, slot);
                 if (full && fault_ != FULL_NEVER_SET) {
-                    if (fault_ == FULL_FROM_PIPE_M) {
-                        CrossCoreSetFlag<0x2, PIPE_M>(fullId);
+                    if (fault_ == FULL_FROM_PIPE_MTE1) {
+                        CrossCoreSetFlag<0x2, PIPE_MTE1>(fullId);
                     } else if (fault_ == FULL_FROM_TWO_PIPES && it >= RING) {
                         PipeBarrier<PIPE_ALL>();
                         CrossCoreSetFlag<0x2, PIPE_MTE2>(fullId);
@@ -138,13 +145,39 @@ private:
         lb.repeatTimes = K / 16 * (N / 16);
         lb.srcStride = 1;
         LoadData(b2, b1, lb);   // b is stored [n, k]: Nz already is Zn
+        if (fault_ == TRANSPOSE_OF_FLOAT) {
+            lb.ifTranspose = true;
+            lb.repeatTimes = 1;
+            PipeBarrier<PIPE_MTE1>();
+            LoadData(b2.ReinterpretCast<float>(), b1.ReinterpretCast<float>(), lb);
+        } else if (fault_ == FILL_TOO_LARGE) {
+            PipeBarrier<PIPE_MTE1>();
+            InitConstValue(b2, InitConstValueParams<half>(40000, 0, 0, static_cast<half>(0)));
+        } else if (fault_ == LOAD3D_WINDOW) {
+            LoadData3DParamsV2<half> image;
+            image.l1H = 1;
+            image.l1W = M;
+            image.channelSize = image.kExtension = K;
+            image.mExtension = M + 16;
+            PipeBarrier<PIPE_MTE1>();
+            LoadData(a2, a1, image);
+        } else if (fault_ == COPY_L1_TO_L0) {
+            PipeBarrier<PIPE_MTE1>();
+            DataCopy(a2, a1, 256);
+        } else if (fault_ == VECTOR_CALL_ON_CUBE) {
+            Duplicate(a1, static_cast<half>(0), 16);
+        }
         Edge<HardEvent::MTE1_MTE2>(MISSING_MTE1_MTE2);
         Edge<HardEvent::MTE1_M>(MISSING_MTE1_M);
         MmadParams mm;
         mm.m = fault_ == L0A_OVERFLOW ? 2048 : M;
         mm.n = N;
         mm.k = fault_ == MMAD_K_5000 ? 5000 : K;
-        Mmad(c, a2, b2, mm);
+        if (fault_ == OPERANDS_SWAPPED) {
+            Mmad(c, b2, a2, mm);
+        } else {
+            Mmad(c, a2, b2, mm);
+        }
         if (fault_ == MISSING_M_BARRIER) {
             mm.cmatrixInitVal = false;
             Mmad(c, a2, b2, mm);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A vector kernel, y = 2 * (x + 1) on rows, that contains every mistake of the enum below and makes the one it is told.
-#include "kernel_operator.h"
+#include "gaf_vector.h"
 
 using namespace AscendC;
 
@@ -19,6 +19,7 @@ enum Fault : uint32_t {
     FLAG_NEVER_SET,
     FLAG_SET_TWICE,
     EVENT_ID_7,
+    EVENT_OF_CUBE_CORE,
     // bounds, alignment, initialisation
     STORE_PAST_END,
     LOAD_PAST_END,
@@ -31,6 +32,11 @@ enum Fault : uint32_t {
     OUTPUT_WRITTEN_TWICE,
     WRITE_TO_INPUT,
     GM_VIEW_TOO_SMALL,
+    ADDRESS_OF_NOBODY,
+    SUB_TENSOR_PAST_END,
+    TENSOR_SIZE_STRETCHED,
+    TBUF_PART_TOO_LARGE,
+    TABLE_INDEX_TOO_LARGE,
     // queues and buffers
     DOUBLE_FREE,
     USE_AFTER_FREE,
@@ -40,8 +46,14 @@ enum Fault : uint32_t {
     ALLOC_WITHOUT_FREE,
     FOREIGN_TENSOR,
     UB_OVERFLOW,
+    UB_TOP_USED,
     TOO_MANY_BUFFERS,
     TOO_MANY_TENSORS,
+    ENQUE_TWICE,
+    ENQUE_BEYOND_DEPTH,
+    BUFFER_NOT_INITIALISED,
+    BUFFER_OF_CUBE_CORE,
+    SECOND_TPIPE,
     // rules of calls
     COMPARE_TAIL,
     REPEAT_256,
@@ -49,6 +61,8 @@ enum Fault : uint32_t {
     MASK_TOO_WIDE,
     SECOND_MASK_WORD,
     OPERANDS_OVERLAP,
+    ROWS_OVERLAP,
+    ACCUMULATOR_FIRST,
     TANH_IN_PLACE,
     SELECT_NEEDS_RESERVED_UB,
     COPY_COUNT,
@@ -58,6 +72,15 @@ enum Fault : uint32_t {
     CROSS_FLAG_IN_VECTOR_KERNEL,
     GATHER_OFFSET,
     MASK_MODE_LEFT,
+    BLOCK_COUNT_5000,
+    REDUCE_REPEAT_300,
+    DST_BLOCK_STRIDE_0,
+    GM_SET_VALUE_NOT_CLEANED,
+    COMPARE_INT_LT,
+    SELECT_MODE,
+    TMP_TOO_SMALL,
+    GATHER_PATTERN_9,
+    TRAP,
     FAULT_COUNT
 };
 
@@ -83,9 +106,13 @@ public:
         pipe->InitBuffer(work_, 4096);
         pipe->InitBuffer(more_, 4096);
         if (fault_ == UB_OVERFLOW) { pipe->InitBuffer(big_, 192 * 1024); }
-        if (fault_ == SELECT_NEEDS_RESERVED_UB) { pipe->InitBuffer(big_, 170 * 1024); }
+        if (fault_ == UB_TOP_USED) { pipe->InitBuffer(big_, 192 * 1024 - 8192 - 4 * pitch_ * sizeof(float)); }
+        if (fault_ == SELECT_NEEDS_RESERVED_UB) { pipe->InitBuffer(big_, 176 * 1024); }
         if (fault_ == TOO_MANY_BUFFERS) { pipe->InitBuffer(many_, 60, 32); }
         if (fault_ == TOO_MANY_TENSORS) { pipe->InitBuffer(many_, 9, 32); }
+        if (fault_ == ENQUE_BEYOND_DEPTH) { pipe->InitBuffer(many_, 2, 32); }
+        if (fault_ == BUFFER_OF_CUBE_CORE) { pipe->InitBuffer(a1_, 512); }
+        if (fault_ == SECOND_TPIPE) { TPipe second; }
         for (uint32_t r = 0; r < rows_; ++r) {
             if (fault_ == OUTPUT_ROW_NOT_WRITTEN && r == 1 && GetBlockIdx() == 1) { continue; }
             Row(start + static_cast<uint64_t>(r) * lanes_, r + 1 == rows_ && GetBlockIdx() + 1 == GetBlockNum());
@@ -96,6 +123,7 @@ public:
 private:
     __aicore__ inline void Row(uint64_t at, bool last)
     {
+        GAF_AT("model/input");
         LocalTensor<float> x = in_.AllocTensor<float>();
         const uint32_t bytes = lanes_ * sizeof(float);
         const uint64_t from = fault_ == LOAD_PAST_END && last ? at + 4 : at;
@@ -107,11 +135,14 @@ private:
             DataCopyPad(x, xGm_[from], DataCopyExtParams{1, bytes, 0, 0, 0}, pad);
         }
         if (fault_ != ENQUE_FORGOTTEN) { in_.EnQue(x); }
+        if (fault_ == ENQUE_TWICE) { in_.EnQue(x); }
         if (fault_ == USE_BEFORE_DEQUE) { Adds(x, x, 0.0f, lanes_); PipeBarrier<PIPE_V>(); }
         x = in_.DeQue<float>();
         LocalTensor<float> y = out_.AllocTensor<float>();
         if (fault_ == ALLOC_WITHOUT_FREE) { out_.AllocTensor<float>(); }
+        GAF_AT("model/double");
         Compute(y, x);
+        GAF_AT("model/output");
         out_.EnQue(y);
         if (fault_ == USE_AFTER_FREE) {
             in_.FreeTensor(x);
@@ -218,6 +249,62 @@ private:
                 SetFlag<HardEvent::V_MTE3>(7);
                 WaitFlag<HardEvent::V_MTE3>(7);
                 break;
+            case EVENT_OF_CUBE_CORE:
+                SetFlag<HardEvent::M_FIX>(0);
+                WaitFlag<HardEvent::M_FIX>(0);
+                break;
+            case ADDRESS_OF_NOBODY: {
+                float local[16];
+                GlobalTensor<float> stray;
+                stray.SetGlobalBuffer(local, 16);
+                DataCopy(w, stray, 16);
+                break;
+            }
+            case SUB_TENSOR_PAST_END: Duplicate(w[1025], 1.0f, 8); break;
+            case TENSOR_SIZE_STRETCHED:
+                w.SetSize(1100);
+                Duplicate(w, 1.0f, 1100);
+                break;
+            case TBUF_PART_TOO_LARGE: Duplicate(work_.Get<float>(1100), 1.0f, 8); break;
+            case TABLE_INDEX_TOO_LARGE: {   // row 1 of x, as an integer, is far beyond a table of 1 row
+                GlobalTensor<int32_t> ids;
+                ids.SetGlobalBuffer((__gm__ int32_t*)xGm_[lanes_].GetPhyAddr(), 1);
+                gaf::GatherTile(w, xGm_, ids, 1, 8, 1, lanes_, 1);
+                break;
+            }
+            case ENQUE_BEYOND_DEPTH:
+                for (int i = 0; i < 2; ++i) {
+                    LocalTensor<float> t = many_.AllocTensor<float>();
+                    many_.EnQue(t);
+                }
+                break;
+            case BUFFER_NOT_INITIALISED: Duplicate(big_.Get<float>(), 1.0f, 8); break;
+            case COMPARE_INT_LT:
+                Duplicate(v, 1.0f, 128);
+                PipeBarrier<PIPE_V>();
+                Compare(w.ReinterpretCast<uint8_t>(), v.ReinterpretCast<int32_t>(), v[64].ReinterpretCast<int32_t>(),
+                        CMPMODE::LT, 64);
+                break;
+            case SELECT_MODE:
+                Duplicate(v, 1.0f, 64);
+                Duplicate(w, 1.0f, 64);
+                PipeBarrier<PIPE_V>();
+                Select(v, w.ReinterpretCast<uint8_t>(), v, 0.0f, SELMODE::VSEL_TENSOR_TENSOR_MODE, 64);
+                break;
+            case TMP_TOO_SMALL:
+                Duplicate(w, 1.0f, 64);
+                PipeBarrier<PIPE_V>();
+                Erf(v, w, w[64].ReinterpretCast<uint8_t>()[0], 64);
+                Erf(v, w, more_.GetWithOffset<uint8_t>(512, 2048), 64);
+                break;
+            case GATHER_PATTERN_9: {
+                uint64_t kept = 0;
+                Duplicate(w, 1.0f, 64);
+                PipeBarrier<PIPE_V>();
+                GatherMask(v, w, 9, false, 0, GatherMaskParams{1, 1, 8, 0}, kept);
+                break;
+            }
+            case TRAP: Trap(); break;
             case UNINITIALISED_TBUF: Adds(v, w, 1.0f, 8); break;
             case WORKSPACE_NOT_WRITTEN: DataCopy(w, wsGm_, 64); break;
             case TOO_MANY_TENSORS:
@@ -250,6 +337,22 @@ private:
                 break;
             case ATOMIC_LEFT_ON: SetAtomicAdd<float>(); break;
             case CROSS_FLAG_IN_VECTOR_KERNEL: CrossCoreSetFlag<0, PIPE_MTE3>(1); break;
+            case ROWS_OVERLAP:
+                Duplicate(w, 1.0f, 256);
+                PipeBarrier<PIPE_V>();
+                Adds(w[8], w, 1.0f, static_cast<uint64_t>(64), 2, UnaryRepeatParams{1, 1, 16, 16});
+                break;
+            case ACCUMULATOR_FIRST:
+            case NONE:   // allowed with the accumulator as second source
+                Duplicate(w, 1.0f, 128);
+                Duplicate(v, 1.0f, 64);
+                PipeBarrier<PIPE_V>();
+                if (fault_ == NONE) {
+                    Add(v, w, v, static_cast<uint64_t>(64), 2, BinaryRepeatParams{1, 1, 1, 0, 8, 0});
+                } else {
+                    Add(v, v, w, static_cast<uint64_t>(64), 2, BinaryRepeatParams{1, 1, 1, 0, 0, 8});
+                }
+                break;
             case GATHER_OFFSET: {
                 LocalTensor<int32_t> offset = w.ReinterpretCast<int32_t>();
                 Duplicate(v, 1.0f, 64);
@@ -259,6 +362,12 @@ private:
                 break;
             }
             case MASK_MODE_LEFT: SetMaskCount(); break;
+            case BLOCK_COUNT_5000: DataCopyPad(wsGm_, w, DataCopyExtParams{5000, 0, 0, 0, 0}); break;
+            case REDUCE_REPEAT_300: WholeReduceSum(v, w, 64, 300, 1, 1, 8); break;
+            case DST_BLOCK_STRIDE_0:
+                Duplicate(w, 1.0f, static_cast<uint64_t>(64), 1, 0, 8);
+                break;
+            case GM_SET_VALUE_NOT_CLEANED: wsGm_.SetValue(0, 1.0f); break;
             default: break;
         }
     }
@@ -274,6 +383,7 @@ private:
     TQue<QuePosition::VECOUT, 2> out_;
     TQue<QuePosition::VECIN, 1> many_;
     TBuf<QuePosition::VECCALC> work_, more_, big_;
+    TBuf<QuePosition::A1> a1_;
     GlobalTensor<float> xGm_, yGm_, wsGm_;
     uint32_t fault_ = 0, rows_ = 0, lanes_ = 0, pitch_ = 0;
     float sum_ = 0;

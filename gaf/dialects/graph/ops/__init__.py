@@ -2,7 +2,24 @@
 """The graph ops, one module a family; `FAMILIES` is the order in which they are registered."""
 
 FAMILIES = (
-    "structure", "foreign", "unary", "activation", "binary", "compare", "cast", "reduce", "matmul", "norm", "shape", "slice",
-    "index", "create", "conv", "pool",
+    "structure",
+    "foreign",
+    "unary",
+    "activation",
+    "binary",
+    "compare",
+    "cast",
+    "reduce",
+    "search",
+    "matmul",
+    "softmax",
+    "norm",
+    "channel_norm",
+    "shape",
+    "slice",
+    "index",
+    "create",
+    "conv",
+    "pool",
 )
 """Modules of this package that define graph ops. A new family is one more name here."""

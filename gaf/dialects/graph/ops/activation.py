@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, Scalar, call
 from gaf.dialects.graph.contract import ExportContext, ImportContext, float_prop, graph_op, str_prop
 from gaf.dialects.graph.ops.common import body_to_onnx
@@ -119,7 +119,7 @@ class CeluOp(UnaryOp):
         return super().infer(operands, attrs)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
-        if not self.operand_tensor_types()[0].dtype.name == "f32":  # ONNX Celu takes float32 only
+        if self.operand_tensor_types()[0].dtype != dt.F32:  # ONNX Celu takes float32 only
             return body_to_onnx(ctx, self.body(self.attrs()), inputs, self.operand_tensor_types()[0].dtype)
         return super().to_onnx(ctx, inputs)
 
@@ -211,7 +211,9 @@ class GeluOp(UnaryOp):
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         if attrs["approximate"] not in ("none", "tanh"):
-            raise InvalidInputError("graph.gelu: unknown approximation", expected="none or tanh", got=attrs["approximate"])
+            raise InvalidInputError(
+                "graph.gelu: unknown approximation", expected="none or tanh", got=attrs["approximate"]
+            )
         return super().infer(operands, attrs)
 
     @classmethod

@@ -60,21 +60,26 @@ class BinaryOp(GraphOp):
 
     def meaning(self) -> Meaning:
         (r,) = self.result_tensor_types()
-        return elementwise(r.shape, [o.shape for o in self.operand_tensor_types()], self.body(self.attrs()), r.dtype)
+        return elementwise(
+            r.shape, [o.shape for o in self.operand_tensor_types()], self.body(self.attrs()), r.dtype
+        )
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         if ctx.opset < 7 and (ctx.attr("broadcast", 0) or ctx.attr("axis") is not None):
             raise ctx.unsupported(
-                "broadcasting by attribute (opset 6 and older)", hint="convert the model with onnx.version_converter"
+                "broadcasting by attribute (opset 6 and older)",
+                hint="convert the model with onnx.version_converter",
             )
         return super().from_onnx(ctx)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         if ctx.opset < self.ONNX_SINCE:
             raise UnsupportedError(
-                f"{self.name} needs a newer ONNX opset", where=self.location_name(),
-                expected=f"opset {self.ONNX_SINCE} or later", got=ctx.opset,
+                f"{self.name} needs a newer ONNX opset",
+                where=self.location_name(),
+                expected=f"opset {self.ONNX_SINCE} or later",
+                got=ctx.opset,
             )
         return super().to_onnx(ctx, inputs)
 
@@ -244,7 +249,8 @@ class PReluOp(BinaryOp):
         if result.shape != operands[0].shape:
             raise InvalidInputError(
                 "graph.prelu: the slope doesn't broadcast to x",
-                expected=f"a shape that broadcasts to {format_dims(operands[0].shape)}", got=format_dims(operands[1].shape),
+                expected=f"a shape that broadcasts to {format_dims(operands[0].shape)}",
+                got=format_dims(operands[1].shape),
             )
         return [result]
 

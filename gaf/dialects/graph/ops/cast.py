@@ -12,7 +12,14 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, cast
-from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, dtype_prop, graph_op, tensor_type
+from gaf.dialects.graph.contract import (
+    ExportContext,
+    GraphOp,
+    ImportContext,
+    dtype_prop,
+    graph_op,
+    tensor_type,
+)
 from gaf.dialects.graph.meaning import Meaning, elementwise
 from gaf.dialects.graph.ops.common import cast_symbolic, finish, is_symbolic
 from gaf.dialects.graph.types import TensorType

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import index, scalar
-from gaf.dialects.common.index import Expr, expr, is_nonneg, is_positive
-from gaf.dialects.common.scalar import Arg, Call, Const, Coord, Extent, Scalar
+from gaf.dialects.common.index import DIMS, Expr, expr, is_nonneg, is_positive
+from gaf.dialects.common.scalar import Arg, Call, Const, Scalar
 from gaf.dialects.graph.contract import ExportContext, ImportContext
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError, UnsupportedError
@@ -49,7 +50,10 @@ def same_dtype(operands: Sequence[TensorType], what: str) -> dt.DType:
     for other in operands[1:]:
         if other.dtype != first:
             raise InvalidInputError(
-                f"{what}: operands have different element types", expected=first, got=other.dtype, hint="add a cast"
+                f"{what}: operands have different element types",
+                expected=first,
+                got=other.dtype,
+                hint="add a cast",
             )
     return first
 
@@ -62,7 +66,7 @@ def check_kind(dtype: dt.DType, kinds: Sequence[str], what: str) -> None:
 
 def maybe_equal(a: Expr, b: Expr) -> bool:
     """False only if the two sizes are proven to differ for all values of the symbols."""
-    return a == b or not (is_positive(a - b) or is_positive(b - a))
+    return a == b or not (is_positive(a - b, DIMS) or is_positive(b - a, DIMS))
 
 
 def concrete(dims: Iterable[Expr], env: Mapping[str, int], what: str) -> tuple[int, ...]:
@@ -70,7 +74,9 @@ def concrete(dims: Iterable[Expr], env: Mapping[str, int], what: str) -> tuple[i
     try:
         return tuple(int(d.evaluate(env)) for d in dims)
     except KeyError as error:
-        raise InvalidInputError(f"{what}: the value of symbol {error} is not known", hint="run with symbol values") from None
+        raise InvalidInputError(
+            f"{what}: the value of symbol {error} is not known", hint="run with symbol values"
+        ) from None
 
 
 # -- rounding: what a reference computes in ------------------------------------------------------------
@@ -117,7 +123,9 @@ def is_symbolic(args: Iterable[Any]) -> bool:
 
 def unknown_size(what: str) -> UnsupportedError:
     """The error of shape arithmetic that symbols leave open."""
-    return UnsupportedError(f"{what} can't be decided while sizes are symbolic", hint="fix the sizes with --input-shape")
+    return UnsupportedError(
+        f"{what} can't be decided while sizes are symbolic", hint="fix the sizes with --input-shape"
+    )
 
 
 def _equal(a: Expr, b: Expr) -> bool:
@@ -129,9 +137,9 @@ def _equal(a: Expr, b: Expr) -> bool:
 
 
 def _less(a: Expr, b: Expr) -> bool:
-    if is_positive(b - a):
+    if is_positive(b - a, DIMS):
         return True
-    if is_nonneg(a - b):
+    if is_nonneg(a - b, DIMS):
         return False
     raise unknown_size(f"whether {a} is less than {b}")
 
@@ -144,13 +152,13 @@ def _div(a: Expr, b: Expr) -> Expr:
     exact = index.exact_div(a, b)
     if exact is not None:
         return exact
-    if is_nonneg(a) and is_positive(b):
+    if is_nonneg(a, DIMS) and is_positive(b, DIMS):
         return index.floordiv(a, b)
     raise unknown_size(f"{a} / {b}")
 
 
 def _mod(a: Expr, b: Expr) -> Expr:
-    if not is_positive(b):
+    if not is_positive(b, DIMS):
         raise unknown_size(f"{a} mod {b}")
     return index.mod(a, b)
 
@@ -167,15 +175,15 @@ _SYMBOLIC: dict[str, Callable[..., Any]] = {
     "mul": lambda a, b: a * b,
     "div": _div,
     "floormod": _mod,
-    "max": index.maximum,
-    "min": index.minimum,
+    "max": lambda a, b: index.maximum(a, b, DIMS),
+    "min": lambda a, b: index.minimum(a, b, DIMS),
     "eq": _equal,
     "ne": lambda a, b: not _equal(a, b),
     "lt": _less,
     "le": lambda a, b: not _less(b, a),
     "gt": lambda a, b: _less(b, a),
     "ge": lambda a, b: not _less(a, b),
-    "relu": lambda a: index.maximum(a, 0),
+    "relu": lambda a: index.maximum(a, 0, DIMS),
 }
 _PREDICATES = {"eq", "ne", "lt", "le", "gt", "ge"}
 
@@ -205,7 +213,9 @@ def evaluate_symbolic(body: Scalar, args: Sequence[np.ndarray]) -> np.ndarray:
                     return np.asarray(scalar.FUNCTIONS[function].numpy(*values))
                 raise unknown_size(f"'{function}' of sizes")
             # frompyfunc returns a bare object for 0-d input
-            result = np.asarray(np.frompyfunc(lambda *v: rule(*map(expr, v)), len(values), 1)(*values), dtype=object)
+            result = np.asarray(
+                np.frompyfunc(lambda *v: rule(*map(expr, v)), len(values), 1)(*values), dtype=object
+            )
             return result.astype(bool) if function in _PREDICATES else result
     raise unknown_size("this formula")
 
@@ -243,13 +253,13 @@ def int_list(ctx: ImportContext, position: int, attribute: str | None, what: str
 
 
 def dim_list(ctx: ImportContext, position: int, what: str) -> tuple[Expr, ...]:
-    """An integer operand as expressions over the model's symbols. Raises UnsupportedError if data-dependent."""
+    """An integer operand as expressions over symbols. Raises UnsupportedError if it depends on data."""
     dims = ctx.dims(position)
     if dims is None:
         array = ctx.constant(position)
         if array is None:
             raise ctx.unsupported(
-                f"{what} depends on run-time data", expected=f"{what} made of constants and input sizes"
+                f"run-time data decides {what}", expected=f"{what} made of constants and input sizes"
             )
         dims = tuple(expr(int(v)) for v in np.asarray(array).reshape(-1))
     return dims
@@ -274,13 +284,14 @@ def number(value: float, dtype: dt.DType) -> np.ndarray:
 
 # Scalar functions that ONNX has as one operator (opset 17).
 _ONNX_FUNCTIONS = {
-    "neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "tanh": "Tanh",
-    "sigmoid": "Sigmoid", "erf": "Erf", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos",
-    "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
-    "floor": "Floor", "ceil": "Ceil", "rint": "Round", "sign": "Sign", "relu": "Relu", "isnan": "IsNaN", "isinf": "IsInf",
-    "not": "Not", "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "pow": "Pow",
-    "eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "and": "And", "or": "Or",
-    "xor": "Xor", "select": "Where",
+    "neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
+    "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf", "sin": "Sin", "cos": "Cos", "tan": "Tan",
+    "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh",
+    "acosh": "Acosh", "atanh": "Atanh", "floor": "Floor", "ceil": "Ceil", "rint": "Round", "sign": "Sign",
+    "relu": "Relu", "isnan": "IsNaN", "isinf": "IsInf", "not": "Not", "add": "Add", "sub": "Sub",
+    "mul": "Mul", "div": "Div", "max": "Max", "min": "Min", "pow": "Pow", "eq": "Equal", "lt": "Less",
+    "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "and": "And", "or": "Or", "xor": "Xor",
+    "select": "Where",
 }  # fmt: skip
 
 
@@ -324,8 +335,50 @@ def body_to_onnx(ctx: ExportContext, body: Scalar, inputs: Sequence[str], dtype:
     return [visit(body, True)]
 
 
-__all__ = [
-    "ANY", "NUMERIC", "Coord", "Extent", "accumulator", "apply_body", "body_to_onnx", "cast_symbolic", "check_kind",
-    "computing", "concrete", "dim_list", "evaluate_symbolic", "finish", "format_dims", "int_list", "is_symbolic",
-    "maybe_equal", "norm_axes", "norm_axis", "number", "same_dtype", "scalar_constant", "unknown_size",
-]
+def scalar_dim(ctx: ExportContext, dim: Expr) -> str:
+    """Name of an int64 scalar that holds one dim expression."""
+    size = dim.as_int()
+    if size is not None:
+        return ctx.constant(np.asarray(size, np.int64))
+    return ctx.node("Squeeze", [ctx.dims([dim]), ctx.constant(np.asarray([0], np.int64))], 1)[0]
+
+
+@lru_cache(maxsize=4096)
+def onnx_takes(op_type: str, opset: int, dtype: dt.DType) -> bool:
+    """Whether an ONNX operator of the standard domain takes `dtype` as its first operand at an opset."""
+    from onnx import TensorProto, defs
+
+    schema = defs.get_schema(op_type, opset)
+    name = f"tensor({TensorProto.DataType.Name(dtype.onnx).lower()})"
+    return name in schema.inputs[0].types
+
+
+class _Narrowing:
+    """An ExportContext whose result goes through a Cast to `dtype`."""
+
+    def __init__(self, ctx: ExportContext, dtype: dt.DType) -> None:
+        self._ctx, self._dtype, self.opset = ctx, dtype, ctx.opset
+        self.constant, self.dims = ctx.constant, ctx.dims
+
+    def node(
+        self, op_type: str, inputs: Sequence[str], outputs: int | None = None, domain: str = "", **attrs: Any
+    ) -> list[str]:
+        names = self._ctx.node(op_type, inputs, outputs or 1, domain, **attrs)
+        return names if outputs is not None else self._ctx.node("Cast", names, to=self._dtype.onnx)
+
+
+def export_float(
+    ctx: ExportContext,
+    op_type: str,
+    inputs: Sequence[str],
+    dtype: dt.DType,
+    write: Callable[[ExportContext, Sequence[str]], list[str]],
+) -> list[str]:
+    """`write` an op of one result; through float32 if the ONNX operator doesn't take `dtype` yet.
+
+    Many operators take bfloat16 from opset 22 on only. All operands have to be of type `dtype`.
+    """
+    if not dtype.is_float or dtype.bits != 16 or onnx_takes(op_type, ctx.opset, dtype):
+        return write(ctx, inputs)
+    wide = [ctx.node("Cast", [name], 1, to=dt.F32.onnx)[0] for name in inputs]
+    return write(_Narrowing(ctx, dtype), wide)

@@ -160,7 +160,7 @@ class WhereOp(GraphOp):
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
-        check_kind(operands[0].dtype, ("bool",), f"{cls.name} condition")
+        check_kind(operands[0].dtype, ("bool",), f"{cls.name}: condition")
         dtype = same_dtype(operands[1:], cls.name)
         return [TensorType.of(broadcast_shapes([o.shape for o in operands], cls.name), dtype)]
 

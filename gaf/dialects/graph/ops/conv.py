@@ -12,9 +12,17 @@ from xdsl.irdl import operand_def, opt_operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common.index import Expr, const, exact_div, expr
-from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, graph_op, int_prop, ints_prop, tensor_type
+from gaf.dialects.graph.contract import (
+    ExportContext,
+    GraphOp,
+    ImportContext,
+    graph_op,
+    int_prop,
+    ints_prop,
+    tensor_type,
+)
 from gaf.dialects.graph.meaning import Opaque
-from gaf.dialects.graph.ops.common import check_kind, computing, finish, format_dims, same_dtype
+from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish, format_dims, same_dtype
 from gaf.dialects.graph.ops.window import (
     check_output,
     check_window,
@@ -50,12 +58,17 @@ class ConvBase(GraphOp):
         check_kind(same_dtype(operands, cls.name), ("float",), cls.name)
         if x.rank < 3 or w.rank != x.rank:
             raise InvalidInputError(
-                f"{cls.name}: wrong ranks", expected="[batch, channels, spatial..] and weights of the same rank",
+                f"{cls.name}: wrong ranks",
+                expected="[batch, channels, spatial..] and weights of the same rank",
                 got=f"{format_dims(x.shape)} and {format_dims(w.shape)}",
             )
-        check_window(x.rank - 2, cls.name, strides=attrs["strides"], pads=attrs["pads"], dilations=attrs["dilations"])
+        check_window(
+            x.rank - 2, cls.name, strides=attrs["strides"], pads=attrs["pads"], dilations=attrs["dilations"]
+        )
         if attrs["groups"] < 1:
-            raise InvalidInputError(f"{cls.name}: groups too small", expected="1 or more", got=attrs["groups"])
+            raise InvalidInputError(
+                f"{cls.name}: groups too small", expected="1 or more", got=attrs["groups"]
+            )
 
     @classmethod
     def check_channels(cls, got: Expr, expected: Expr, what: str) -> None:
@@ -82,12 +95,27 @@ class ConvOp(ConvBase):
         x, w, *bias = operands
         cls.check_channels(x.shape[1], w.shape[1] * attrs["groups"], "channels of x don't fit the weights")
         if exact_div(w.shape[0], expr(attrs["groups"])) is None:
-            raise InvalidInputError(f"{cls.name}: channels out don't divide into groups", expected=f"a multiple of {attrs['groups']}", got=w.shape[0])
+            raise InvalidInputError(
+                f"{cls.name}: channels out don't divide into groups",
+                expected=f"a multiple of {attrs['groups']}",
+                got=w.shape[0],
+            )
         for b in bias:
-            cls.check_channels(b.shape[0] if b.rank == 1 else const(-1), w.shape[0], "the bias is no vector of the channels out")
+            cls.check_channels(
+                b.shape[0] if b.rank == 1 else const(-1),
+                w.shape[0],
+                "the bias is no vector of the channels out",
+            )
         n, pads = x.rank - 2, attrs["pads"]
         sizes = [
-            output_size(x.shape[2 + i], w.shape[2 + i], attrs["strides"][i], pads[i], pads[n + i], attrs["dilations"][i])
+            output_size(
+                x.shape[2 + i],
+                w.shape[2 + i],
+                attrs["strides"][i],
+                pads[i],
+                pads[n + i],
+                attrs["dilations"][i],
+            )
             for i in range(n)
         ]
         check_output(sizes, cls.name)
@@ -99,14 +127,16 @@ class ConvOp(ConvBase):
         strides, pads, dilations, groups = (attrs[k] for k in ("strides", "pads", "dilations", "groups"))
         kernel = w.shape[2:]
         outputs = [
-            (x.shape[2 + i] + pads[i] + pads[n + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in range(n)
+            (x.shape[2 + i] + pads[i] + pads[n + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1
+            for i in range(n)
         ]
         view = windows(x, 0, kernel, strides, pads, dilations, outputs)
         # [batch, groups, channels, out.., kernel..] x [groups, channels out, channels, kernel..]
         view = view.reshape(x.shape[0], groups, -1, *outputs, *kernel)
         w = w.reshape(groups, -1, *w.shape[1:])
         parts = [
-            np.tensordot(view[:, g], w[g], axes=([1, *range(2 + n, 2 + 2 * n)], [1, *range(2, 2 + n)])) for g in range(groups)
+            np.tensordot(view[:, g], w[g], axes=([1, *range(2 + n, 2 + 2 * n)], [1, *range(2, 2 + n)]))
+            for g in range(groups)
         ]
         result = np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
         if bias:
@@ -129,7 +159,14 @@ class ConvOp(ConvBase):
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
         lists = {k: list(attrs[k]) for k in ("strides", "pads", "dilations")}
-        return ctx.node("Conv", inputs, group=attrs["groups"], **lists)
+        dtype = self.operand_tensor_types()[0].dtype
+        return export_float(
+            ctx,
+            "Conv",
+            inputs,
+            dtype,
+            lambda ctx, inputs: ctx.node("Conv", inputs, group=attrs["groups"], **lists),
+        )
 
 
 @graph_op
@@ -154,10 +191,18 @@ class ConvTransposeOp(ConvBase):
         cls.check_channels(x.shape[1], w.shape[0], "channels of x don't fit the weights")
         channels = w.shape[1] * attrs["groups"]
         for b in bias:
-            cls.check_channels(b.shape[0] if b.rank == 1 else const(-1), channels, "the bias is no vector of the channels out")
+            cls.check_channels(
+                b.shape[0] if b.rank == 1 else const(-1),
+                channels,
+                "the bias is no vector of the channels out",
+            )
         sizes = [
-            (x.shape[2 + i] - 1) * attrs["strides"][i] + attrs["output_padding"][i] + (w.shape[2 + i] - 1) * attrs["dilations"][i]
-            + 1 - pads[i] - pads[n + i]
+            (x.shape[2 + i] - 1) * attrs["strides"][i]
+            + attrs["output_padding"][i]
+            + (w.shape[2 + i] - 1) * attrs["dilations"][i]
+            + 1
+            - pads[i]
+            - pads[n + i]
             for i in range(n)
         ]
         check_output(sizes, cls.name)
@@ -169,7 +214,10 @@ class ConvTransposeOp(ConvBase):
         strides, pads, dilations, groups = (attrs[k] for k in ("strides", "pads", "dilations", "groups"))
         kernel = w.shape[2:]
         full = [
-            (x.shape[2 + i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 + attrs["output_padding"][i]
+            (x.shape[2 + i] - 1) * strides[i]
+            + (kernel[i] - 1) * dilations[i]
+            + 1
+            + attrs["output_padding"][i]
             for i in range(n)
         ]
         result = np.zeros((x.shape[0], groups, w.shape[1], *full), x.dtype)
@@ -178,7 +226,8 @@ class ConvTransposeOp(ConvBase):
         for offset in positions(*map(range, kernel)):
             part = np.einsum("bgi...,gio->bgo...", x, w[(slice(None), slice(None), slice(None), *offset)])
             place = tuple(
-                slice(o * d, o * d + (size - 1) * s + 1, s) for o, d, s, size in zip(offset, dilations, strides, x.shape[3:])
+                slice(o * d, o * d + (size - 1) * s + 1, s)
+                for o, d, s, size in zip(offset, dilations, strides, x.shape[3:])
             )
             result[(slice(None), slice(None), slice(None), *place)] += part
         inner = tuple(slice(pads[i], full[i] - pads[n + i]) for i in range(n))
@@ -205,7 +254,9 @@ class ConvTransposeOp(ConvBase):
                 full = (x.shape[2 + i] - 1) * strides[i] + extra[i] + (w.shape[2 + i] - 1) * dilations[i] + 1
                 total = (full - expr(size)).as_int()
                 if total is None:
-                    raise ctx.unsupported("an output shape on a symbolic size", hint="fix the sizes with --input-shape")
+                    raise ctx.unsupported(
+                        "an output shape on a symbolic size", hint="fix the sizes with --input-shape"
+                    )
                 longer.append(extra[i] + max(-total, 0))
                 total = max(total, 0)
                 # the ONNX standard puts the odd pad at the end for SAME_UPPER, else in front
@@ -220,4 +271,11 @@ class ConvTransposeOp(ConvBase):
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
         lists = {k: list(attrs[k]) for k in ("strides", "pads", "dilations", "output_padding")}
-        return ctx.node("ConvTranspose", inputs, group=attrs["groups"], **lists)
+        dtype = self.operand_tensor_types()[0].dtype
+        return export_float(
+            ctx,
+            "ConvTranspose",
+            inputs,
+            dtype,
+            lambda ctx, inputs: ctx.node("ConvTranspose", inputs, group=attrs["groups"], **lists),
+        )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors made from nothing or from shapes alone: fills, ranges, identity matrices, triangles, shapes as data."""
+"""Tensors made from nothing or from shapes alone: fills, ranges, masks of positions, shapes as data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import ArrayAttr
-from gaf.dialects.common.index import ceildiv, expr, maximum
+from gaf.dialects.common.index import DIMS, ceildiv, expr, maximum
 from gaf.dialects.common.scalar import Arg, Const, Coord, call, cast
 from gaf.dialects.graph.contract import (
     ExportContext,
@@ -37,6 +37,7 @@ from gaf.dialects.graph.ops.common import (
     format_dims,
     same_dtype,
     scalar_constant,
+    scalar_dim,
 )
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
@@ -67,7 +68,9 @@ class FullOp(CreationOp):
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         value = attrs["value"]
         if value.ndim:
-            raise InvalidInputError(f"{cls.name}: the value is a scalar", expected="rank 0", got=format_dims(value.shape))
+            raise InvalidInputError(
+                f"{cls.name}: the value is a scalar", expected="rank 0", got=format_dims(value.shape)
+            )
         return [TensorType.of(attrs["shape"], dt.of_numpy(value.dtype))]
 
     def reference_with_symbols(
@@ -111,7 +114,9 @@ class RangeOp(CreationOp):
         check_kind(dtype, NUMERIC, cls.name)
         for operand, what in zip(operands, ("start", "delta")):
             if operand.rank:
-                raise InvalidInputError(f"{cls.name}: {what} is a scalar", expected="rank 0", got=format_dims(operand.shape))
+                raise InvalidInputError(
+                    f"{cls.name}: {what} is a scalar", expected="rank 0", got=format_dims(operand.shape)
+                )
         if len(attrs["count"]) != 1:
             raise InvalidInputError(f"{cls.name}: count is one number", got=format_dims(attrs["count"]))
         return [TensorType.of(attrs["count"], dtype)]
@@ -127,7 +132,9 @@ class RangeOp(CreationOp):
     def meaning(self) -> Meaning:
         (r,) = self.result_tensor_types()
         body = Arg(0) + cast(Coord("d0"), r.dtype) * Arg(1)
-        return Meaning((Stage(result_dims(r.shape), (Read((), operand=0), Read((), operand=1)), body, r.dtype),))
+        return Meaning(
+            (Stage(result_dims(r.shape), (Read((), operand=0), Read((), operand=1)), body, r.dtype),)
+        )
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -141,9 +148,11 @@ class RangeOp(CreationOp):
             low, high, steps = (dim_list(ctx, i, "the bounds of the range") for i in range(3))
             step = steps[0].as_int()
             if not step:
-                raise ctx.unsupported("a range with a symbolic step", expected="a constant step", got=steps[0])
+                raise ctx.unsupported(
+                    "a range with a symbolic step", expected="a constant step", got=steps[0]
+                )
             distance = high[0] - low[0] if step > 0 else low[0] - high[0]
-            count = maximum(ceildiv(distance, abs(step)), 0)
+            count = maximum(ceildiv(distance, abs(step), DIMS), 0, DIMS)
         return ctx.emit(cls, [ctx.operands[0], ctx.operands[2]], count=(count,))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
@@ -151,8 +160,7 @@ class RangeOp(CreationOp):
         (r,) = self.result_tensor_types()
         start, delta = inputs
         zero, one = (ctx.constant(np.asarray(v, np.int64)) for v in (0, 1))
-        axis = ctx.constant(np.asarray([0], np.int64))
-        count = ctx.node("Squeeze", [ctx.dims(self.attrs()["count"]), axis], 1)[0]
+        count = scalar_dim(ctx, self.attrs()["count"][0])
         steps = ctx.node("Range", [zero, count, one], 1)[0]
         if r.dtype != dt.I64:
             steps = ctx.node("Cast", [steps], 1, to=r.dtype.onnx)[0]
@@ -219,7 +227,9 @@ class TriluOp(GraphOp):
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         if operands[0].rank < 2:
-            raise InvalidInputError(f"{cls.name}: the operand is a matrix", expected="rank 2 or more", got=operands[0].rank)
+            raise InvalidInputError(
+                f"{cls.name}: the operand is a matrix", expected="rank 2 or more", got=operands[0].rank
+            )
         return [operands[0]]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -242,7 +252,9 @@ class TriluOp(GraphOp):
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
-        return ctx.node("Trilu", [inputs[0], ctx.constant(np.asarray(attrs["k"], np.int64))], upper=int(attrs["upper"]))
+        return ctx.node(
+            "Trilu", [inputs[0], ctx.constant(np.asarray(attrs["k"], np.int64))], upper=int(attrs["upper"])
+        )
 
 
 # -- shapes as data: folded at import, or computed by the host ----------------------------------------------
@@ -266,7 +278,11 @@ class ShapeOp(GraphOp):
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         rank, start, end = operands[0].rank, attrs["start"], attrs["end"]
         if not 0 <= start <= end <= rank:
-            raise InvalidInputError(f"{cls.name}: bounds out of range", expected=f"0 <= start <= end <= {rank}", got=f"{start}, {end}")
+            raise InvalidInputError(
+                f"{cls.name}: bounds out of range",
+                expected=f"0 <= start <= end <= {rank}",
+                got=f"{start}, {end}",
+            )
         return [TensorType.of([end - start], dt.I64)]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:

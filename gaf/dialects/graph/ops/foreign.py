@@ -130,7 +130,10 @@ class ForeignOp(GraphOp):
 
     def _run(self, args: Sequence[np.ndarray], dtypes: Sequence[np.dtype]) -> Sequence[Any]:
         session = _evaluator(
-            self.node.data, self.domain.data, self.opset.value.data, tuple(dt.of_numpy(d).onnx for d in dtypes),
+            self.node.data,
+            self.domain.data,
+            self.opset.value.data,
+            tuple(dt.of_numpy(d).onnx for d in dtypes),
         )
         names = (name for name in parse_node(self.node.data).input if name)
         return session.run(None, dict(zip(names, args)))
@@ -172,4 +175,6 @@ def _evaluator(text: str, domain: str, opset: int, dtypes: tuple[int, ...]) -> A
     try:
         return ReferenceEvaluator(model)
     except Exception as error:
-        raise UnsupportedError(f"onnx has no reference for {domain or 'ai.onnx'}.{node.op_type}: {error}") from None
+        raise UnsupportedError(
+            f"onnx has no reference for {domain or 'ai.onnx'}.{node.op_type}: {error}"
+        ) from None

@@ -37,6 +37,7 @@ from gaf.dialects.graph.ops.common import (
     maybe_equal,
     norm_axis,
     same_dtype,
+    scalar_dim,
     unknown_size,
 )
 from gaf.dialects.graph.ops.shape import SqueezeOp
@@ -63,7 +64,9 @@ def positions(indices: np.ndarray, size: int, what: str) -> np.ndarray:
     indices = indices.astype(np.int64)
     wrong = (indices < -size) | (indices >= size)
     if np.any(wrong):
-        raise InvalidInputError(f"{what}: index out of range", expected=f"{-size}..{size - 1}", got=indices[wrong].reshape(-1)[0])
+        raise InvalidInputError(
+            f"{what}: index out of range", expected=f"{-size}..{size - 1}", got=indices[wrong].reshape(-1)[0]
+        )
     return np.where(indices < 0, indices + size, indices)
 
 
@@ -129,7 +132,12 @@ class GatherOp(GatherBase):
         shape = tensor_type(x).shape
         axis = norm_axis(int(ctx.attr("axis", 0)), len(shape), "Gather")
         known = ctx.constant(1)
-        if known is not None and known.ndim <= 1 and known.size == 1 and np.issubdtype(known.dtype, np.integer):
+        if (
+            known is not None
+            and known.ndim <= 1
+            and known.size == 1
+            and np.issubdtype(known.dtype, np.integer)
+        ):
             # one fixed position: a slice, whose index map is affine
             at = int(known.reshape(-1)[0])
             start = shape[axis] + at if at < 0 else expr(at)
@@ -157,10 +165,14 @@ class GatherElementsOp(GatherBase):
         check_indices(indices, cls.name)
         axis = norm_axis(attrs["axis"], x.rank, cls.name)
         if indices.rank != x.rank:
-            raise InvalidInputError(f"{cls.name}: indices have another rank than x", expected=x.rank, got=indices.rank)
+            raise InvalidInputError(
+                f"{cls.name}: indices have another rank than x", expected=x.rank, got=indices.rank
+            )
         for i, (mine, its) in enumerate(zip(indices.shape, x.shape)):
             if i != axis and (mine.as_int() or 0) > (its.as_int() if its.as_int() is not None else 1 << 62):
-                raise InvalidInputError(f"{cls.name}: indices reach past x on dim {i}", expected=f"at most {its}", got=mine)
+                raise InvalidInputError(
+                    f"{cls.name}: indices reach past x on dim {i}", expected=f"at most {its}", got=mine
+                )
         return [TensorType.of(indices.shape, x.dtype)]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -171,7 +183,7 @@ class GatherElementsOp(GatherBase):
         return [x[tuple(grid)]]
 
     def meaning(self) -> View:
-        x, indices = self.operand_tensor_types()
+        x, _ = self.operand_tensor_types()
         attrs = self.attrs()
         axis = norm_axis(attrs["axis"], x.rank, self.name)
         names = [sym(f"d{i}") for i in range(x.rank)]
@@ -203,13 +215,21 @@ class GatherNDOp(GatherBase):
         batch = attrs["batch_dims"]
         depth = indices.shape[-1].as_int() if indices.rank else None
         if indices.rank < 1 or depth is None:
-            raise InvalidInputError(f"{cls.name}: the last dim of the indices must be a number", got=format_dims(indices.shape))
+            raise InvalidInputError(
+                f"{cls.name}: the last dim of the indices must be a number", got=format_dims(indices.shape)
+            )
         if not 0 <= batch < min(x.rank, indices.rank) or batch + depth > x.rank:
             raise InvalidInputError(
-                f"{cls.name}: indices don't fit x", expected=f"batch_dims + {depth} of at most {x.rank}", got=f"batch_dims {batch}"
+                f"{cls.name}: indices don't fit x",
+                expected=f"batch_dims + {depth} of at most {x.rank}",
+                got=f"batch_dims {batch}",
             )
         if not all(maybe_equal(a, b) for a, b in zip(x.shape[:batch], indices.shape[:batch])):
-            raise InvalidInputError(f"{cls.name}: batch dims differ", expected=format_dims(x.shape), got=format_dims(indices.shape))
+            raise InvalidInputError(
+                f"{cls.name}: batch dims differ",
+                expected=format_dims(x.shape),
+                got=format_dims(indices.shape),
+            )
         return [TensorType.of((*indices.shape[:-1], *x.shape[batch + depth :]), x.dtype)]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -232,13 +252,15 @@ class GatherNDOp(GatherBase):
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
-        return ctx.emit(cls, ctx.operands[:2], batch_dims=int(ctx.attr("batch_dims", 0)), wrap=may_be_negative(ctx, 1))
+        return ctx.emit(
+            cls, ctx.operands[:2], batch_dims=int(ctx.attr("batch_dims", 0)), wrap=may_be_negative(ctx, 1)
+        )
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("GatherND", inputs, batch_dims=self.attrs()["batch_dims"])
 
 
-# -- scatter ------------------------------------------------------------------------------------------------
+# -- scatter ---------------------------------------------------------------------------------------
 
 REDUCTIONS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -263,9 +285,13 @@ class ScatterBase(GraphOp):
         check_indices(indices, cls.name)
         same_dtype([x, updates], cls.name)
         if attrs["reduction"] not in REDUCTIONS:
-            raise InvalidInputError(f"{cls.name}: unknown reduction", expected=", ".join(REDUCTIONS), got=attrs["reduction"])
+            raise InvalidInputError(
+                f"{cls.name}: unknown reduction", expected=", ".join(REDUCTIONS), got=attrs["reduction"]
+            )
 
-    def write(self, x: np.ndarray, place: tuple[np.ndarray, ...], updates: np.ndarray, wide: bool) -> np.ndarray:
+    def write(
+        self, x: np.ndarray, place: tuple[np.ndarray, ...], updates: np.ndarray, wide: bool
+    ) -> np.ndarray:
         """x with the updates applied; computed like all references in float32 for 16-bit floats."""
         result = computing(x).copy()
         fold = REDUCTIONS[self.attrs()["reduction"]]
@@ -292,7 +318,10 @@ class ScatterBase(GraphOp):
         reduction = self.attrs()["reduction"]
         if reduction in ("max", "min") and ctx.opset < 18:
             raise UnsupportedError(
-                f"{self.name} with reduction {reduction}", where=self.location_name(), expected="opset 18 or later", got=ctx.opset
+                f"{self.name} with reduction {reduction}",
+                where=self.location_name(),
+                expected="opset 18 or later",
+                got=ctx.opset,
             )
         return {} if reduction == "none" else {"reduction": reduction}
 
@@ -314,7 +343,8 @@ class ScatterElementsOp(ScatterBase):
         norm_axis(attrs["axis"], x.rank, cls.name)
         if indices.rank != x.rank or indices.shape != updates.shape:
             raise InvalidInputError(
-                f"{cls.name}: indices and updates differ in shape, or in rank from x", expected=format_dims(indices.shape),
+                f"{cls.name}: indices and updates differ in shape, or in rank from x",
+                expected=format_dims(indices.shape),
                 got=format_dims(updates.shape),
             )
         return [x]
@@ -350,10 +380,18 @@ class ScatterNDOp(ScatterBase):
         cls.check(operands, attrs)
         depth = indices.shape[-1].as_int() if indices.rank else None
         if depth is None or depth > x.rank:
-            raise InvalidInputError(f"{cls.name}: the last dim of the indices doesn't fit x", expected=f"1..{x.rank}", got=format_dims(indices.shape))
+            raise InvalidInputError(
+                f"{cls.name}: the last dim of the indices doesn't fit x",
+                expected=f"1..{x.rank}",
+                got=format_dims(indices.shape),
+            )
         wanted = (*indices.shape[:-1], *x.shape[depth:])
         if len(wanted) != updates.rank or not all(maybe_equal(a, b) for a, b in zip(wanted, updates.shape)):
-            raise InvalidInputError(f"{cls.name}: wrong shape of updates", expected=format_dims(wanted), got=format_dims(updates.shape))
+            raise InvalidInputError(
+                f"{cls.name}: wrong shape of updates",
+                expected=format_dims(wanted),
+                got=format_dims(updates.shape),
+            )
         return [x]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -369,7 +407,7 @@ class ScatterNDOp(ScatterBase):
         return ctx.node("ScatterND", inputs, **self.reduction_attribute(ctx))
 
 
-# -- masks of positions ---------------------------------------------------------------------------------------
+# -- masks of positions ----------------------------------------------------------------------------
 
 
 @graph_op
@@ -393,11 +431,15 @@ class OneHotOp(GraphOp):
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         indices, values = operands
-        check_kind(indices.dtype, INDEX_KINDS, f"{cls.name} indices")
+        check_kind(indices.dtype, INDEX_KINDS, f"{cls.name}: indices")
         axis = norm_axis(attrs["axis"], indices.rank + 1, cls.name)
         if values.shape != (const(2),) or len(attrs["depth"]) != 1:
-            raise InvalidInputError(f"{cls.name}: values are the pair off, on", expected="[2]", got=format_dims(values.shape))
-        return [TensorType.of((*indices.shape[:axis], attrs["depth"][0], *indices.shape[axis:]), values.dtype)]
+            raise InvalidInputError(
+                f"{cls.name}: values are the pair off, on", expected="[2]", got=format_dims(values.shape)
+            )
+        return [
+            TensorType.of((*indices.shape[:axis], attrs["depth"][0], *indices.shape[axis:]), values.dtype)
+        ]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         return self.reference_with_symbols(*args, env={}, wide=wide)
@@ -412,10 +454,12 @@ class OneHotOp(GraphOp):
         axis = norm_axis(self.attrs()["axis"], indices.ndim + 1, self.name)
         at = np.expand_dims(np.where(indices < 0, indices + depth, indices), axis)
         position = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(indices.ndim + 1)])
-        return [finish(np.where(position == at, values[1], values[0]), self.result_tensor_types()[0].dtype, wide)]
+        return [
+            finish(np.where(position == at, values[1], values[0]), self.result_tensor_types()[0].dtype, wide)
+        ]
 
     def meaning(self) -> Meaning:
-        (indices, values), (r,) = self.operand_tensor_types(), self.result_tensor_types()
+        (r,) = self.result_tensor_types()
         axis = norm_axis(self.attrs()["axis"], r.rank, self.name)
         dims = result_dims(r.shape)
         index = tuple(sym(d.name) for i, d in enumerate(dims) if i != axis)
@@ -435,7 +479,8 @@ class OneHotOp(GraphOp):
         return ctx.emit(cls, [indices, values], depth=depth, axis=axis)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
-        return ctx.node("OneHot", [inputs[0], ctx.dims(self.attrs()["depth"]), inputs[1]], axis=self.attrs()["axis"])
+        depth = scalar_dim(ctx, self.attrs()["depth"][0])
+        return ctx.node("OneHot", [inputs[0], depth, inputs[1]], axis=self.attrs()["axis"])
 
 
 @graph_op

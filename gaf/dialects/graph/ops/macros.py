@@ -80,7 +80,9 @@ class Clip(Expansion):
         for bound, op in zip(bounds, (MaxOp, MinOp)):
             if bound is not None:
                 if tensor_type(bound).num_elements() != 1:
-                    raise ctx.unsupported("a clip bound that is no scalar", expected="one element", got=tensor_type(bound))
+                    raise ctx.unsupported(
+                        "a clip bound that is no scalar", expected="one element", got=tensor_type(bound)
+                    )
                 if tensor_type(bound).rank > tensor_type(x).rank:
                     bound = ctx.emit(ReshapeOp, [bound], shape=())
                 x = ctx.emit(op, [x, bound])
@@ -129,7 +131,9 @@ class Gemm(Expansion):
         a, b = ctx.operands[:2]
         for operand in (a, b):
             if tensor_type(operand).rank != 2:
-                raise ctx.unsupported("Gemm of operands that are no matrices", expected="rank 2", got=tensor_type(operand))
+                raise ctx.unsupported(
+                    "Gemm of operands that are no matrices", expected="rank 2", got=tensor_type(operand)
+                )
         a = ctx.emit(TransposeOp, [a], perm=(1, 0)) if ctx.attr("transA", 0) else a
         b = ctx.emit(TransposeOp, [b], perm=(1, 0)) if ctx.attr("transB", 0) else b
         result = cls.scaled(ctx, ctx.emit(MatMulOp, [a, b]), float(ctx.attr("alpha", 1.0)))
@@ -145,7 +149,9 @@ class Gemm(Expansion):
             return x
         dtype = tensor_type(x).dtype
         if not dtype.is_float and factor != int(factor):
-            raise ctx.unsupported("Gemm of integers with a fractional factor", expected="whole alpha and beta", got=factor)
+            raise ctx.unsupported(
+                "Gemm of integers with a fractional factor", expected="whole alpha and beta", got=factor
+            )
         return ctx.emit(MulOp, [x, ctx.constant_value(number(factor, dtype))])
 
 
@@ -170,11 +176,15 @@ class Split(Expansion):
             count = int(ctx.attr("num_outputs", ctx.num_outputs))
             parts = equal_parts(dim, count)
             if parts is None:
-                raise ctx.unsupported(f"split of a dim of {dim} into {count} parts", hint="fix the sizes with --input-shape")
+                raise ctx.unsupported(
+                    f"split of a dim of {dim} into {count} parts", hint="fix the sizes with --input-shape"
+                )
             sizes = parts
         if len(sizes) != ctx.num_outputs or sum(sizes, const(0)) != dim:
             raise ctx.unsupported(
-                "sizes of a split that don't fit", expected=f"{ctx.num_outputs} sizes with sum {dim}", got=", ".join(map(str, sizes))
+                "sizes of a split that don't fit",
+                expected=f"{ctx.num_outputs} sizes with sum {dim}",
+                got=", ".join(map(str, sizes)),
             )
         return split(ctx, x, axis, sizes)
 
@@ -188,7 +198,11 @@ class GlobalPool(Expansion):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         rank = tensor_type(ctx.operands[0]).rank
         if rank < 3:
-            raise ctx.unsupported(f"{ctx.op_type} without spatial dims", expected="[batch, channels, spatial..]", got=f"rank {rank}")
+            raise ctx.unsupported(
+                f"{ctx.op_type} without spatial dims",
+                expected="[batch, channels, spatial..]",
+                got=f"rank {rank}",
+            )
         return ctx.emit(cls.REDUCTION, ctx.operands[:1], axes=tuple(range(2, rank)), keepdims=True)
 
 
@@ -219,7 +233,9 @@ class DepthToSpace(Expansion):
         n, c, h, w = tensor_type(x).shape
         depth = exact_div(c, expr(block * block))
         if depth is None:
-            raise ctx.unsupported("channels that don't divide into blocks", expected=f"a multiple of {block * block}", got=c)
+            raise ctx.unsupported(
+                "channels that don't divide into blocks", expected=f"a multiple of {block * block}", got=c
+            )
         if ctx.attr("mode", "DCR") == "CRD":
             inner, perm = (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3)
         else:
@@ -241,9 +257,14 @@ class SpaceToDepth(Expansion):
         n, c, h, w = tensor_type(x).shape
         rows, columns = exact_div(h, expr(block)), exact_div(w, expr(block))
         if rows is None or columns is None:
-            raise ctx.unsupported("spatial dims that don't divide into blocks", expected=f"multiples of {block}", got=f"{h} x {w}")
+            raise ctx.unsupported(
+                "spatial dims that don't divide into blocks",
+                expected=f"multiples of {block}",
+                got=f"{h} x {w}",
+            )
         x = ctx.emit(ReshapeOp, [x], shape=(n, c, rows, block, columns, block))
-        x = ctx.emit(TransposeOp, [x], perm=(0, 3, 5, 1, 2, 4))
+        depth_last = ctx.attr("mode", "DCR") == "CRD"
+        x = ctx.emit(TransposeOp, [x], perm=(0, 1, 3, 5, 2, 4) if depth_last else (0, 3, 5, 1, 2, 4))
         return ctx.emit(ReshapeOp, [x], shape=(n, product([c, block, block]), rows, columns))
 
 
@@ -256,4 +277,8 @@ def _block_size(ctx: ImportContext) -> int:
 
 def expansions() -> Sequence[type[Expansion]]:
     """Every expansion that has a name in a model format."""
-    return [c for c in globals().values() if isinstance(c, type) and issubclass(c, Expansion) and (c.ONNX or c.ATEN or c.GAF)]
+    return [
+        c
+        for c in globals().values()
+        if isinstance(c, type) and issubclass(c, Expansion) and (c.ONNX or c.ATEN or c.GAF)
+    ]

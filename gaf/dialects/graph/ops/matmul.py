@@ -14,7 +14,15 @@ from gaf.dialects.common.index import expr, sym
 from gaf.dialects.common.scalar import Arg
 from gaf.dialects.graph.contract import GraphOp, ImportContext, broadcast_shapes, graph_op, tensor_type
 from gaf.dialects.graph.meaning import Dim, Meaning, Read, Stage, broadcast_index, result_dims
-from gaf.dialects.graph.ops.common import NUMERIC, check_kind, computing, finish, format_dims, maybe_equal, same_dtype
+from gaf.dialects.graph.ops.common import (
+    NUMERIC,
+    check_kind,
+    computing,
+    finish,
+    format_dims,
+    maybe_equal,
+    same_dtype,
+)
 from gaf.dialects.graph.ops.shape import SqueezeOp, UnsqueezeOp
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
@@ -42,14 +50,21 @@ class MatMulOp(GraphOp):
         dtype = same_dtype(operands, cls.name)
         check_kind(dtype, NUMERIC, cls.name)
         if a.rank < 2 or b.rank < 2:
-            raise InvalidInputError(f"{cls.name}: operands are matrices", expected="rank 2 or more", got=f"ranks {a.rank} and {b.rank}")
+            raise InvalidInputError(
+                f"{cls.name}: operands are matrices",
+                expected="rank 2 or more",
+                got=f"ranks {a.rank} and {b.rank}",
+            )
         if a.shape[-1] != b.shape[-2]:
             raise InvalidInputError(
                 f"{cls.name}: the summed dims differ",
-                expected=f"{a.shape[-1]} rows in b (the columns of a {format_dims(a.shape)})", got=format_dims(b.shape),
-                hint="the sizes are symbolic: fix them with --input-shape" if maybe_equal(a.shape[-1], b.shape[-2]) else None,
+                expected=f"{a.shape[-1]} rows in b (the columns of a {format_dims(a.shape)})",
+                got=format_dims(b.shape),
+                hint="the sizes are symbolic: fix them with --input-shape"
+                if maybe_equal(a.shape[-1], b.shape[-2])
+                else None,
             )
-        batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]], f"{cls.name} batch dims")
+        batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]], f"{cls.name}: batch dims")
         return [TensorType.of((*batch, a.shape[-2], b.shape[-1]), dtype)]
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -75,7 +90,7 @@ class MatMulOp(GraphOp):
 
 
 def matmul(ctx: ImportContext, a: Any, b: Any) -> Any:
-    """Emit `a @ b` with numpy's rules for rank-1 operands: a row (a) or a column (b) that is dropped again."""
+    """Emit `a @ b` with numpy's rules for rank-1 operands: a row (a), a column (b), dropped again."""
     a_rank, b_rank = tensor_type(a).rank, tensor_type(b).rank
     if a_rank == 0 or b_rank == 0:
         raise ctx.unsupported("matrix product of a scalar", expected="operands of rank 1 or more")

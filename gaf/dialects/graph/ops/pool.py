@@ -11,9 +11,17 @@ from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common.index import expr
-from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, bool_prop, graph_op, ints_prop, tensor_type
+from gaf.dialects.graph.contract import (
+    ExportContext,
+    GraphOp,
+    ImportContext,
+    bool_prop,
+    graph_op,
+    ints_prop,
+    tensor_type,
+)
 from gaf.dialects.graph.meaning import Opaque
-from gaf.dialects.graph.ops.common import check_kind, computing, finish, format_dims
+from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish, format_dims
 from gaf.dialects.graph.ops.window import (
     check_output,
     check_window,
@@ -50,12 +58,22 @@ class PoolOp(GraphOp):
         (x,) = operands
         check_kind(x.dtype, cls.KINDS, cls.name)
         if x.rank < 3:
-            raise InvalidInputError(f"{cls.name}: wrong rank", expected="[batch, channels, spatial..]", got=format_dims(x.shape))
+            raise InvalidInputError(
+                f"{cls.name}: wrong rank", expected="[batch, channels, spatial..]", got=format_dims(x.shape)
+            )
         n = x.rank - 2
         check_window(n, cls.name, **{k: attrs[k] for k in LISTS})
         kernel, strides, pads, dilations = (attrs[k] for k in LISTS)
         sizes = [
-            output_size(x.shape[2 + i], kernel[i], strides[i], pads[i], pads[n + i], dilations[i], bool(attrs["ceil_mode"]))
+            output_size(
+                x.shape[2 + i],
+                kernel[i],
+                strides[i],
+                pads[i],
+                pads[n + i],
+                dilations[i],
+                bool(attrs["ceil_mode"]),
+            )
             for i in range(n)
         ]
         check_output(sizes, cls.name)
@@ -68,7 +86,13 @@ class PoolOp(GraphOp):
         outputs = []
         for i in range(n):
             size = output_size(
-                expr(x.shape[2 + i]), kernel[i], strides[i], pads[i], pads[n + i], dilations[i], bool(attrs["ceil_mode"])
+                expr(x.shape[2 + i]),
+                kernel[i],
+                strides[i],
+                pads[i],
+                pads[n + i],
+                dilations[i],
+                bool(attrs["ceil_mode"]),
             ).as_int()
             assert size is not None
             outputs.append(size)
@@ -89,11 +113,34 @@ class PoolOp(GraphOp):
         window = {"kernel": tuple(kernel), "strides": strides, "pads": pads, "dilations": dilations}
         return {**window, "ceil_mode": bool(ctx.attr("ceil_mode", 0))}
 
-    def exported(self) -> dict[str, Any]:
-        """ONNX attributes that all pools share."""
+    def exported(self, ctx: ExportContext) -> dict[str, Any]:
+        """ONNX attributes that all pools share.
+
+        Before opset 22 the standard counts windows that start in the end padding, which runtimes leave out;
+        where that makes a difference the padding at the end is given exactly, without `ceil_mode`.
+        """
         attrs = self.attrs()
-        lists = {k: list(attrs[k]) for k in ("strides", "pads")}
-        return {"kernel_shape": list(attrs["kernel"]), **lists, "ceil_mode": int(attrs["ceil_mode"])}
+        kernel, strides, pads, dilations = (list(attrs[k]) for k in LISTS)
+        ceil_mode = bool(attrs["ceil_mode"])
+        if ceil_mode and ctx.opset < 22:
+            (x,), (r,) = self.operand_tensor_types(), self.result_tensor_types()
+            n = x.rank - 2
+            sizes, counts = ([d.as_int() for d in t.shape[2:]] for t in (x, r))
+            if None not in sizes and None not in counts:
+                reach = [(counts[i] - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 for i in range(n)]
+                if not attrs.get("count_include_pad"):
+                    ceil_mode = False
+                    pads[n:] = [max(reach[i] - sizes[i] - pads[i], 0) for i in range(n)]
+                elif any(
+                    reach[i] + strides[i] < sizes[i] + pads[i] + pads[n + i] + strides[i] for i in range(n)
+                ):
+                    raise UnsupportedError(
+                        f"{self.name} with windows that start in the padding",
+                        where=self.location_name(),
+                        expected="opset 22 or later",
+                        got=ctx.opset,
+                    )
+        return {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": int(ceil_mode)}
 
 
 @graph_op
@@ -116,11 +163,20 @@ class MaxPoolOp(PoolOp):
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         if ctx.num_outputs > 1:
-            raise ctx.unsupported("the positions that MaxPool can return", expected="one output", got=ctx.num_outputs)
+            raise ctx.unsupported(
+                "the positions that MaxPool can return", expected="one output", got=ctx.num_outputs
+            )
         return ctx.emit(cls, ctx.operands[:1], **cls.imported(ctx))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
-        return ctx.node("MaxPool", inputs, dilations=list(self.attrs()["dilations"]), **self.exported())
+        window = {"dilations": list(self.attrs()["dilations"]), **self.exported(ctx)}
+        return export_float(
+            ctx,
+            "MaxPool",
+            inputs,
+            self.operand_tensor_types()[0].dtype,
+            lambda ctx, inputs: ctx.node("MaxPool", inputs, **window),
+        )
 
 
 @graph_op
@@ -147,7 +203,9 @@ class AveragePoolOp(PoolOp):
             widths = [(0, 0), (0, 0), *((pads[i], pads[n + i]) for i in range(n))]
             padded = np.pad(counted, widths, constant_values=1)
             outputs = total.shape[2:]
-            view = windows(padded, 0, attrs["kernel"], attrs["strides"], (0,) * (2 * n), attrs["dilations"], outputs)
+            view = windows(
+                padded, 0, attrs["kernel"], attrs["strides"], (0,) * (2 * n), attrs["dilations"], outputs
+            )
             count = np.sum(view, axis=inner)
         with np.errstate(all="ignore"):
             return [finish(total / count, self.result_tensor_types()[0].dtype, wide)]
@@ -163,8 +221,17 @@ class AveragePoolOp(PoolOp):
         if any(d != 1 for d in attrs["dilations"]):
             if ctx.opset < 19:
                 raise UnsupportedError(
-                    f"{self.name} with dilations", where=self.location_name(), expected="opset 19 or later", got=ctx.opset
+                    f"{self.name} with dilations",
+                    where=self.location_name(),
+                    expected="opset 19 or later",
+                    got=ctx.opset,
                 )
             extra = {"dilations": list(attrs["dilations"])}
-        include = int(attrs["count_include_pad"])
-        return ctx.node("AveragePool", inputs, count_include_pad=include, **extra, **self.exported())
+        window = {"count_include_pad": int(attrs["count_include_pad"]), **extra, **self.exported(ctx)}
+        return export_float(
+            ctx,
+            "AveragePool",
+            inputs,
+            self.operand_tensor_types()[0].dtype,
+            lambda ctx, inputs: ctx.node("AveragePool", inputs, **window),
+        )

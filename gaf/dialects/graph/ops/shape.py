@@ -125,7 +125,8 @@ class ReshapeOp(ViewOp):
         (x,), shape = operands, attrs["shape"]
         if not maybe_equal(x.num_elements(), product(shape)):
             raise InvalidInputError(
-                f"{cls.name}: the number of elements changes", expected=f"{x.num_elements()} elements {format_dims(x.shape)}",
+                f"{cls.name}: the number of elements changes",
+                expected=f"{x.num_elements()} elements {format_dims(x.shape)}",
                 got=f"{product(shape)} {format_dims(shape)}",
             )
         return [TensorType.of(shape, x.dtype)]
@@ -136,8 +137,10 @@ class ReshapeOp(ViewOp):
         shape = concrete(self.attrs()["shape"], env, self.name)
         if int(np.prod(shape, dtype=np.int64)) != args[0].size:
             raise InvalidInputError(
-                f"{self.name}: the number of elements changes", where=self.location_name(),
-                expected=f"{args[0].size} elements {format_dims(args[0].shape)}", got=format_dims(shape),
+                f"{self.name}: the number of elements changes",
+                where=self.location_name(),
+                expected=f"{args[0].size} elements {format_dims(args[0].shape)}",
+                got=format_dims(shape),
             )
         return [args[0].reshape(shape)]
 
@@ -154,12 +157,16 @@ class ReshapeOp(ViewOp):
         if ctx.op_type == "Flatten":
             axis = int(ctx.attr("axis", 1))
             if not -source.rank <= axis <= source.rank:
-                raise ctx.unsupported("Flatten axis out of range", expected=f"-{source.rank}..{source.rank}", got=axis)
+                raise ctx.unsupported(
+                    "Flatten axis out of range", expected=f"-{source.rank}..{source.rank}", got=axis
+                )
             axis = axis + source.rank if axis < 0 else axis
             target = (product(source.shape[:axis]), product(source.shape[axis:]))
         else:
             static = ctx.attr("shape")  # an attribute before opset 5
-            wanted = tuple(expr(int(v)) for v in static) if static is not None else dim_list(ctx, 1, "the shape")
+            wanted = (
+                tuple(expr(int(v)) for v in static) if static is not None else dim_list(ctx, 1, "the shape")
+            )
             target = resolve_shape(source, wanted, bool(ctx.attr("allowzero", 0)))
         return reshaped(ctx, x, target)
 
@@ -184,7 +191,11 @@ def resolve_shape(source: TensorType, wanted: Sequence[Expr], allowzero: bool) -
     for i, dim in enumerate(dims):
         if dim == 0 and not allowzero:
             if i >= source.rank:
-                raise InvalidInputError("Reshape: 0 copies a dim that the operand lacks", expected=f"rank {i + 1} or more", got=source)
+                raise InvalidInputError(
+                    "Reshape: 0 copies a dim that the operand lacks",
+                    expected=f"rank {i + 1} or more",
+                    got=source,
+                )
             dims[i] = source.shape[i]
     free = [i for i, d in enumerate(dims) if d == -1]
     if len(free) > 1:
@@ -192,7 +203,9 @@ def resolve_shape(source: TensorType, wanted: Sequence[Expr], allowzero: bool) -
     if free:
         known = product(d for i, d in enumerate(dims) if i != free[0])
         if known == 0:
-            raise InvalidInputError("Reshape: -1 beside a dim of size 0 has no unique value", got=format_dims(wanted))
+            raise InvalidInputError(
+                "Reshape: -1 beside a dim of size 0 has no unique value", got=format_dims(wanted)
+            )
         total = source.num_elements()
         rest = exact_div(total, known)
         if rest is None and total.as_int() is not None and known.as_int() is not None:
@@ -222,7 +235,9 @@ class SqueezeOp(ViewOp):
         axes = norm_axes(attrs["axes"], x.rank, cls.name)
         for axis in axes:
             if x.shape[axis] != 1:
-                raise InvalidInputError(f"{cls.name}: dim {axis} is not 1", expected="size 1", got=format_dims(x.shape))
+                raise InvalidInputError(
+                    f"{cls.name}: dim {axis} is not 1", expected="size 1", got=format_dims(x.shape)
+                )
         return [TensorType.of([d for i, d in enumerate(x.shape) if i not in axes], x.dtype)]
 
     def reference_with_symbols(
@@ -285,7 +300,9 @@ class UnsqueezeOp(ViewOp):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         axes = int_list(ctx, 1, "axes", "axes")
         if axes is None:
-            raise ctx.unsupported("Unsqueeze without axes", expected="axes as operand (opset 13) or attribute")
+            raise ctx.unsupported(
+                "Unsqueeze without axes", expected="axes as operand (opset 13) or attribute"
+            )
         x = ctx.operands[0]
         if not axes:
             return x
@@ -309,7 +326,9 @@ class TransposeOp(ViewOp):
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         (x,), perm = operands, tuple(attrs["perm"])
         if sorted(perm) != list(range(x.rank)):
-            raise InvalidInputError(f"{cls.name}: perm is no permutation", expected=f"each of 0..{x.rank - 1} once", got=perm)
+            raise InvalidInputError(
+                f"{cls.name}: perm is no permutation", expected=f"each of 0..{x.rank - 1} once", got=perm
+            )
         return [TensorType.of([x.shape[p] for p in perm], x.dtype)]
 
     def reference_with_symbols(
@@ -352,7 +371,8 @@ class ExpandOp(ViewOp):
         (x,), shape = operands, tuple(attrs["shape"])
         if broadcast_shapes([x.shape, shape], cls.name) != shape:
             raise InvalidInputError(
-                f"{cls.name}: the shape would not widen the operand only", expected=f"a shape that {format_dims(x.shape)} broadcasts to",
+                f"{cls.name}: the shape would not widen the operand only",
+                expected=f"a shape that {format_dims(x.shape)} broadcasts to",
                 got=format_dims(shape),
             )
         return [TensorType.of(shape, x.dtype)]
@@ -395,7 +415,9 @@ class TileOp(ViewOp):
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         (x,), repeats = operands, attrs["repeats"]
         if len(repeats) != x.rank:
-            raise InvalidInputError(f"{cls.name}: one repeat count a dim", expected=f"{x.rank} counts", got=format_dims(repeats))
+            raise InvalidInputError(
+                f"{cls.name}: one repeat count a dim", expected=f"{x.rank} counts", got=format_dims(repeats)
+            )
         return [TensorType.of([d * r for d, r in zip(x.shape, repeats)], x.dtype)]
 
     def reference_with_symbols(
@@ -413,7 +435,9 @@ class TileOp(ViewOp):
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         if ctx.opset < 6:
-            raise ctx.unsupported("Tile of opset 5 or older", hint="convert the model with onnx.version_converter")
+            raise ctx.unsupported(
+                "Tile of opset 5 or older", hint="convert the model with onnx.version_converter"
+            )
         x, repeats = ctx.operands[0], dim_list(ctx, 1, "the repeat counts")
         return x if all(r == 1 for r in repeats) else ctx.emit(cls, [x], repeats=repeats)
 

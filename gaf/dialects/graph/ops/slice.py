@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from xdsl.irdl import result_def, traits_def, var_operand_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common.index import (
+    DIMS,
     Expr,
     ceildiv,
     const,
@@ -76,17 +77,23 @@ class SliceOp(ViewOp):
         (x,) = operands
         starts, sizes, steps = attrs["starts"], attrs["sizes"], attrs["steps"]
         if not len(starts) == len(sizes) == len(steps) == x.rank:
-            raise InvalidInputError(f"{cls.name}: one start, size and step a dim", expected=f"{x.rank} of each", got=len(starts))
+            raise InvalidInputError(
+                f"{cls.name}: one start, size and step a dim", expected=f"{x.rank} of each", got=len(starts)
+            )
         for axis, (dim, start, size, step) in enumerate(zip(x.shape, starts, sizes, steps)):
             if step == 0:
-                raise InvalidInputError(f"{cls.name}: step 0 on dim {axis}", expected="a positive or negative step")
+                raise InvalidInputError(
+                    f"{cls.name}: step 0 on dim {axis}", expected="a positive or negative step"
+                )
             if size == 0:
                 continue
             last = start + (size - 1) * step
             for position in (start, last):
-                if is_positive(-position) or is_nonneg(position - dim):
+                if is_positive(-position, DIMS) or is_nonneg(position - dim, DIMS):
                     raise InvalidInputError(
-                        f"{cls.name}: dim {axis} is read out of bounds", expected=f"positions 0..{dim - 1}", got=position
+                        f"{cls.name}: dim {axis} is read out of bounds",
+                        expected=f"positions 0..{dim - 1}",
+                        got=position,
                     )
         return [TensorType.of(sizes, x.dtype)]
 
@@ -101,8 +108,10 @@ class SliceOp(ViewOp):
             last = end - step
             if size > 0 and not (0 <= start < x.shape[axis] and 0 <= last < x.shape[axis]):
                 raise InvalidInputError(
-                    f"{self.name}: dim {axis} is read out of bounds", where=self.location_name(),
-                    expected=f"positions 0..{x.shape[axis] - 1}", got=last if 0 <= start < x.shape[axis] else start,
+                    f"{self.name}: dim {axis} is read out of bounds",
+                    where=self.location_name(),
+                    expected=f"positions 0..{x.shape[axis] - 1}",
+                    got=last if 0 <= start < x.shape[axis] else start,
                     hint="an input is longer than the model's tables allow",
                 )
             window.append(slice(start, None if end < 0 else end, step) if size > 0 else slice(0, 0))
@@ -110,7 +119,9 @@ class SliceOp(ViewOp):
 
     def meaning(self) -> View:
         attrs = self.attrs()
-        return view([s + sym(f"d{i}") * step for i, (s, step) in enumerate(zip(attrs["starts"], attrs["steps"]))])
+        return view(
+            [s + sym(f"d{i}") * step for i, (s, step) in enumerate(zip(attrs["starts"], attrs["steps"]))]
+        )
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -120,10 +131,16 @@ class SliceOp(ViewOp):
             bounds = [tuple(expr(int(v)) for v in ctx.attr(name, ())) for name in ("starts", "ends")]
             axes, steps = ctx.attr("axes"), None
         else:
-            bounds = [dim_list(ctx, i, what) for i, what in ((1, "the start of a slice"), (2, "the end of a slice"))]
+            bounds = [
+                dim_list(ctx, i, what) for i, what in ((1, "the start of a slice"), (2, "the end of a slice"))
+            ]
             axes, steps = int_list(ctx, 3, None, "axes"), int_list(ctx, 4, None, "steps")
         count = len(bounds[0])
-        axes = tuple(range(count)) if axes is None else tuple(norm_axis(int(a), len(shape), "Slice") for a in axes)
+        axes = (
+            tuple(range(count))
+            if axes is None
+            else tuple(norm_axis(int(a), len(shape), "Slice") for a in axes)
+        )
         steps = (1,) * count if steps is None else steps
         if not len(bounds[1]) == len(axes) == len(steps) == count or len(set(axes)) != count:
             raise ctx.unsupported("starts, ends, axes and steps differ in length or repeat an axis")
@@ -133,7 +150,9 @@ class SliceOp(ViewOp):
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs, x = self.attrs(), self._types()[0]
         axes, starts, ends, steps = [], [], [], []
-        for axis, (dim, start, size, step) in enumerate(zip(x.shape, attrs["starts"], attrs["sizes"], attrs["steps"])):
+        for axis, (dim, start, size, step) in enumerate(
+            zip(x.shape, attrs["starts"], attrs["sizes"], attrs["steps"])
+        ):
             if start == 0 and size == dim and step == 1:
                 continue
             axes.append(axis)
@@ -143,7 +162,11 @@ class SliceOp(ViewOp):
             steps.append(step)
         if not axes:
             return ctx.node("Identity", inputs)
-        vectors = [ctx.dims(starts), ctx.dims(ends), *(ctx.constant(np.asarray(v, np.int64)) for v in (axes, steps))]
+        vectors = [
+            ctx.dims(starts),
+            ctx.dims(ends),
+            *(ctx.constant(np.asarray(v, np.int64)) for v in (axes, steps)),
+        ]
         return ctx.node("Slice", [inputs[0], *vectors])
 
 
@@ -168,12 +191,14 @@ def slice_window(ctx: ImportContext, dim: Expr, start: Expr, end: Expr, step: in
     """
     if step == 0:
         raise ctx.unsupported("a slice with step 0")
+    if dim == 0:
+        return const(0), const(0), step
     if step > 0:
         low, high = clamp(ctx, start, dim, const(0), dim), clamp(ctx, end, dim, const(0), dim)
-        size = maximum(ceildiv(high - low, step), 0)
+        size = maximum(ceildiv(high - low, step, DIMS), 0, DIMS)
     else:
         low, high = clamp(ctx, start, dim, const(0), dim - 1), clamp(ctx, end, dim, const(-1), dim - 1)
-        size = maximum(ceildiv(low - high, -step), 0)
+        size = maximum(ceildiv(low - high, -step, DIMS), 0, DIMS)
     return (low if size != 0 else const(0)), size, step
 
 
@@ -182,17 +207,17 @@ def clamp(ctx: ImportContext, position: Expr, dim: Expr, low: Expr, high: Expr) 
     value = position.as_int()
     if value is not None and abs(value) >= FAR:
         return high if value > 0 else low
-    if is_positive(-position):
+    if is_positive(-position, DIMS):
         position = position + dim
-    elif not is_nonneg(position):
+    elif not is_nonneg(position, DIMS):
         raise ctx.unsupported(
             f"a slice bound {position} that may be negative or not", hint="fix the sizes with --input-shape"
         )
-    if not is_nonneg(high - position) and not is_nonneg(position - high):
-        if dim.as_int() is not None and not (position - high).names() & dim.names():
-            assume(ctx, high - position, f"a slice up to {position} of a table with {dim} rows")
-            return maximum(position, low)
-    return maximum(minimum(position, high), low)
+    open_ended = not is_nonneg(high - position, DIMS) and not is_nonneg(position - high, DIMS)
+    if open_ended and dim.as_int() is not None:
+        assume(ctx, high - position, f"a slice up to {position} of a table with {dim} rows")
+        return maximum(position, low, DIMS)
+    return maximum(minimum(position, high, DIMS), low, DIMS)
 
 
 # -- concat -----------------------------------------------------------------------------------------------
@@ -223,9 +248,13 @@ class ConcatOp(GraphOp):
                 a == b for i, (a, b) in enumerate(zip(first.shape, other.shape)) if i != axis
             )
             if not fits:
-                close = other.rank == first.rank and all(maybe_equal(a, b) for a, b in zip(first.shape, other.shape))
+                close = other.rank == first.rank and all(
+                    maybe_equal(a, b) for a, b in zip(first.shape, other.shape)
+                )
                 raise InvalidInputError(
-                    f"{cls.name}: operands differ outside dim {axis}", expected=format_dims(first.shape), got=format_dims(other.shape),
+                    f"{cls.name}: operands differ outside dim {axis}",
+                    expected=format_dims(first.shape),
+                    got=format_dims(other.shape),
                     hint="the sizes are symbolic: fix them with --input-shape" if close else None,
                 )
         total = sum((o.shape[axis] for o in operands), const(0))
@@ -240,7 +269,7 @@ class ConcatOp(GraphOp):
         position = sym(f"d{axis}")
         ends = list(accumulate((t.shape[axis] for t in types), initial=const(0)))
         pieces = []
-        for number_, (start, end) in enumerate(zip(ends, ends[1:])):
+        for number_, (start, end) in enumerate(pairwise(ends)):
             index = tuple(position - start if i == axis else sym(f"d{i}") for i in range(types[0].rank))
             guards = () if len(types) == 1 else (Guard(position, start, end),)
             pieces.append(Piece(number_, index, guards))
@@ -273,9 +302,9 @@ def equal_parts(dim: Expr, count: int) -> list[Expr] | None:
         return [even] * count
     if dim.as_int() is None:
         return None
-    chunk = ceildiv(dim, count)
+    chunk = ceildiv(dim, count, DIMS)
     last = dim - chunk * (count - 1)
-    return [chunk] * (count - 1) + [last] if is_nonneg(last) else None
+    return [chunk] * (count - 1) + [last] if is_nonneg(last, DIMS) else None
 
 
 # -- pad ----------------------------------------------------------------------------------------------------
@@ -306,18 +335,32 @@ class PadOp(ViewOp):
             raise InvalidInputError(f"{cls.name}: unknown mode", expected=", ".join(MODES), got=mode)
         before, after = attrs["before"], attrs["after"]
         if not len(before) == len(after) == x.rank:
-            raise InvalidInputError(f"{cls.name}: one pad before and after each dim", expected=x.rank, got=f"{len(before)} and {len(after)}")
+            raise InvalidInputError(
+                f"{cls.name}: one pad before and after each dim",
+                expected=x.rank,
+                got=f"{len(before)} and {len(after)}",
+            )
         dims = []
         for axis, (dim, low, high) in enumerate(zip(x.shape, before, after)):
             size = dim + low + high
-            if is_positive(-size):
-                raise InvalidInputError(f"{cls.name}: dim {axis} is cropped below 0", expected=f"at most {dim}", got=f"{low} and {high}")
+            if is_positive(-size, DIMS):
+                raise InvalidInputError(
+                    f"{cls.name}: dim {axis} is cropped below 0",
+                    expected=f"at most {dim}",
+                    got=f"{low} and {high}",
+                )
             limit = dim - 1 if mode == "reflect" else None
             for pad in (low, high):
-                if limit is not None and is_positive(pad - limit) and pad != 0:
-                    raise InvalidInputError(f"{cls.name}: dim {axis} is too short to reflect", expected=f"a pad of at most {limit}", got=pad)
+                if limit is not None and is_positive(pad - limit, DIMS) and pad != 0:
+                    raise InvalidInputError(
+                        f"{cls.name}: dim {axis} is too short to reflect",
+                        expected=f"a pad of at most {limit}",
+                        got=pad,
+                    )
                 if mode != "constant" and dim == 0 and pad != 0:
-                    raise InvalidInputError(f"{cls.name}: dim {axis} is empty", expected="mode constant", got=mode)
+                    raise InvalidInputError(
+                        f"{cls.name}: dim {axis} is empty", expected="mode constant", got=mode
+                    )
             dims.append(size)
         return [TensorType.of(dims, x.dtype)]
 
@@ -338,8 +381,10 @@ class PadOp(ViewOp):
                 case "reflect":
                     position = (n - 1) - np.abs((n - 1) - np.abs(position))
             inside.append((position >= 0) & (position < n))
-            x = np.take(x, np.clip(position, 0, max(n - 1, 0)), axis) if n else np.zeros(
-                (*x.shape[:axis], len(position), *x.shape[axis + 1 :]), x.dtype
+            x = (
+                np.take(x, np.clip(position, 0, max(n - 1, 0)), axis)
+                if n
+                else np.zeros((*x.shape[:axis], len(position), *x.shape[axis + 1 :]), x.dtype)
             )
         if attrs["mode"] != "constant":
             return [x]
@@ -356,7 +401,7 @@ class PadOp(ViewOp):
         ranges = self.ranges()
         for axis, (dim, low, high) in enumerate(zip(x.shape, attrs["before"], attrs["after"])):
             position = sym(f"d{axis}") - low
-            if not (is_nonneg(-low) and is_nonneg(-high)):
+            if not (is_nonneg(-low, DIMS) and is_nonneg(-high, DIMS)):
                 match attrs["mode"]:
                     case "constant":
                         guards.append(Guard(position, const(0), dim))
@@ -414,7 +459,10 @@ class PadOp(ViewOp):
             sizes = [e.as_int() for e in (x.shape[axis], attrs["before"][axis], attrs["after"][axis])]
             if any(s is None for s in sizes):
                 raise UnsupportedError(
-                    "padding of a symbolic dim in mode wrap", where=self.location_name(), expected="opset 19 or later", got=ctx.opset
+                    "padding of a symbolic dim in mode wrap",
+                    where=self.location_name(),
+                    expected="opset 19 or later",
+                    got=ctx.opset,
                 )
             n, low, high = sizes
             position = ctx.constant(np.arange(-low, n + high, dtype=np.int64) % n)

@@ -14,7 +14,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, Scalar, call
 from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, bool_prop, graph_op
 from gaf.dialects.graph.meaning import Meaning, elementwise
-from gaf.dialects.graph.ops.common import NUMERIC, apply_body, body_to_onnx, check_kind
+from gaf.dialects.graph.ops.common import NUMERIC, apply_body, body_to_onnx, check_kind, export_float
 from gaf.dialects.graph.types import TensorType
 
 
@@ -53,7 +53,7 @@ class UnaryOp(GraphOp):
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         if not self.ONNX or ctx.opset < self.ONNX_SINCE:
             return body_to_onnx(ctx, self.body(self.attrs()), inputs, self.operand_tensor_types()[0].dtype)
-        return super().to_onnx(ctx, inputs)
+        return export_float(ctx, self.ONNX[0], inputs, self.operand_tensor_types()[0].dtype, super().to_onnx)
 
 
 @graph_op

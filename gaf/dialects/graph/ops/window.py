@@ -8,13 +8,30 @@ from typing import Any
 
 import numpy as np
 
-from gaf.dialects.common.index import Expr, ceildiv, const, exact_div, expr, floordiv, is_nonneg, maximum, minimum
+from gaf.dialects.common.index import (
+    DIMS,
+    Expr,
+    ceildiv,
+    const,
+    exact_div,
+    expr,
+    floordiv,
+    is_nonneg,
+    maximum,
+    minimum,
+)
 from gaf.dialects.graph.contract import ImportContext
 from gaf.errors import InvalidInputError
 
 
 def output_size(
-    size: Expr, kernel: Expr | int, stride: int, before: int, after: int, dilation: int, ceil_mode: bool = False
+    size: Expr,
+    kernel: Expr | int,
+    stride: int,
+    before: int,
+    after: int,
+    dilation: int,
+    ceil_mode: bool = False,
 ) -> Expr:
     """Number of window positions along one axis.
 
@@ -23,9 +40,9 @@ def output_size(
     span = size + before + after - (expr(kernel) - 1) * dilation - 1
     if not ceil_mode:
         return floordiv(span, stride) + 1
-    count = ceildiv(span, stride) + 1
+    count = ceildiv(span, stride, DIMS) + 1
     # the last window starts at (count - 1) * stride, which must lie before size + before
-    return minimum(count, ceildiv(size + before, stride))
+    return minimum(count, ceildiv(size + before, stride, DIMS), DIMS)
 
 
 def window_attributes(ctx: ImportContext, spatial: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -35,7 +52,11 @@ def window_attributes(ctx: ImportContext, spatial: int) -> tuple[tuple[int, ...]
 
 
 def resolve_pads(
-    ctx: ImportContext, sizes: Sequence[Expr], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    ctx: ImportContext,
+    sizes: Sequence[Expr],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
 ) -> tuple[int, ...]:
     """Explicit pads (all fronts, then all ends) from `pads` and `auto_pad`.
 
@@ -51,11 +72,13 @@ def resolve_pads(
     for size, k, stride, dilation in zip(sizes, kernel, strides, dilations):
         # out = ceil(size / stride) windows
         span = (k - 1) * dilation + 1
-        total = maximum((ceildiv(size, stride) - 1) * stride + span - size, 0)
+        total = maximum((ceildiv(size, stride, DIMS) - 1) * stride + span - size, 0, DIMS)
         number = total.as_int()
         if number is None:
             if exact_div(size, const(stride)) is None:
-                raise ctx.unsupported(f"auto_pad {auto} on a symbolic size", hint="fix the sizes with --input-shape")
+                raise ctx.unsupported(
+                    f"auto_pad {auto} on a symbolic size", hint="fix the sizes with --input-shape"
+                )
             number = max(span - stride, 0)
         small, large = number // 2, number - number // 2
         fronts.append(small if auto == "SAME_UPPER" else large)
@@ -64,7 +87,7 @@ def resolve_pads(
 
 
 def check_window(spatial: int, what: str, **lists: Sequence[int]) -> None:
-    """Raises InvalidInputError unless every list has one entry a spatial dim (two for pads) and legal values."""
+    """Raises InvalidInputError unless every list has an entry a spatial dim (pads: two), of legal value."""
     for name, values in lists.items():
         wanted = spatial * (2 if name == "pads" else 1)
         if len(values) != wanted:
@@ -77,8 +100,11 @@ def check_window(spatial: int, what: str, **lists: Sequence[int]) -> None:
 def check_output(sizes: Sequence[Expr], what: str) -> None:
     """Raises InvalidInputError for a window that doesn't fit its operand even once."""
     for axis, size in enumerate(sizes):
-        if is_nonneg(-size) and size != 0 or size == 0:
-            raise InvalidInputError(f"{what}: the window is larger than spatial dim {axis} with its padding", got=f"{size} positions")
+        if is_nonneg(-size, DIMS) and size != 0 or size == 0:
+            raise InvalidInputError(
+                f"{what}: the window is larger than spatial dim {axis} with its padding",
+                got=f"{size} positions",
+            )
 
 
 def windows(
@@ -90,7 +116,7 @@ def windows(
     dilations: Sequence[int],
     outputs: Sequence[int],
 ) -> np.ndarray:
-    """A view [batch, channels, outputs.., kernel..] of `x` padded with `fill`, far enough for the last window."""
+    """A view [batch, channels, outputs.., kernel..] of `x` padded with `fill` up to the last window."""
     count = len(kernel)
     widths = [(0, 0), (0, 0)]
     for i in range(count):

@@ -3,6 +3,7 @@
 
 Every rule is exact on every input, -0, infinities, NaN and subnormals included (of a NaN only its bits may
 change), unless its docstring names the difference. Sums and products are not reassociated: that rounds.
+Which zero max(-0.0, 0.0) gives is not defined, so max and min count as commutative.
 """
 
 from __future__ import annotations

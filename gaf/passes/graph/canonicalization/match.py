@@ -38,7 +38,7 @@ def inline_constant(value: SSAValue) -> np.ndarray | None:
 
 
 def uniform(value: SSAValue) -> float | int | bool | None:
-    """The one value of all elements of an inline constant (-0.0 differs from 0.0), else None; also for NaN."""
+    """The value of all elements of an inline constant; None if they differ (-0.0 from 0.0) or are NaN."""
     array = inline_constant(value)
     if array is None or array.size == 0:
         return None

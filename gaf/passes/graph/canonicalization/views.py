@@ -17,7 +17,15 @@ from gaf.dialects.graph.meaning import View
 from gaf.dialects.graph.ops.binary import BinaryOp
 from gaf.dialects.graph.ops.compare import WhereOp
 from gaf.dialects.graph.ops.create import ShapeOp, SizeOp
-from gaf.dialects.graph.ops.shape import ExpandOp, FlipOp, ReshapeOp, SqueezeOp, TransposeOp, UnsqueezeOp, ViewOp
+from gaf.dialects.graph.ops.shape import (
+    ExpandOp,
+    FlipOp,
+    ReshapeOp,
+    SqueezeOp,
+    TransposeOp,
+    UnsqueezeOp,
+    ViewOp,
+)
 from gaf.dialects.graph.ops.structure import constant
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError
@@ -49,7 +57,11 @@ def drop_identity_view(op: GraphOp, rewriter: PatternRewriter) -> None:
 def known_sizes(op: ShapeOp | SizeOp, rewriter: PatternRewriter) -> None:
     """The shape or size of a tensor without symbolic dims -> a constant."""
     type_ = tensor_type(op.x)
-    dims = type_.shape[op.attrs()["start"] : op.attrs()["end"]] if isinstance(op, ShapeOp) else [type_.num_elements()]
+    dims = (
+        type_.shape[op.attrs()["start"] : op.attrs()["end"]]
+        if isinstance(op, ShapeOp)
+        else [type_.num_elements()]
+    )
     sizes = [d.as_int() for d in dims]
     if all(size is not None for size in sizes):
         result = tensor_type(op.result)

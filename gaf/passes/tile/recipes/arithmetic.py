@@ -109,7 +109,13 @@ class Binary(Recipe):
         return True
 
     def with_number(
-        self, calls: Calls, dst: SSAValue, tile: SSAValue, number: Number, swapped: bool, tmp: Sequence[SSAValue]
+        self,
+        calls: Calls,
+        dst: SSAValue,
+        tile: SSAValue,
+        number: Number,
+        swapped: bool,
+        tmp: Sequence[SSAValue],
     ) -> None:
         assert self.scalar is not None
         calls.call(self.scalar, dst, tile, scalar=number, count=calls.count)
@@ -119,7 +125,13 @@ class Subtract(Binary):
     """x - c is x + (-c); c - x is (-x) + c: both are exact."""
 
     def with_number(
-        self, calls: Calls, dst: SSAValue, tile: SSAValue, number: Number, swapped: bool, tmp: Sequence[SSAValue]
+        self,
+        calls: Calls,
+        dst: SSAValue,
+        tile: SSAValue,
+        number: Number,
+        swapped: bool,
+        tmp: Sequence[SSAValue],
     ) -> None:
         if swapped:
             calls.call(v.MulsOp, dst, tile, scalar=-1, count=calls.count)
@@ -141,7 +153,13 @@ class Divide(Binary):
         return not swapped
 
     def with_number(
-        self, calls: Calls, dst: SSAValue, tile: SSAValue, number: Number, swapped: bool, tmp: Sequence[SSAValue]
+        self,
+        calls: Calls,
+        dst: SSAValue,
+        tile: SSAValue,
+        number: Number,
+        swapped: bool,
+        tmp: Sequence[SSAValue],
     ) -> None:
         if swapped:
             calls.call(v.DuplicateOp, dst, scalar=number, count=calls.count)

@@ -59,11 +59,17 @@ class Calls:
 
     rows: Expr
     lanes: Expr
-    count: Expr
+    count_of: Callable[[dt.DType], Expr]
+    """Elements of a tile of this size and that dtype, with its row padding."""
     call: Callable[..., None]
     slice: Callable[[SSAValue, Expr, Expr], SSAValue]
     reinterpret: Callable[[SSAValue, dt.DType], SSAValue]
     for_: Callable[..., Any]
+
+    @property
+    def count(self) -> Expr:
+        """Elements of a tile of 32-bit values."""
+        return self.count_of(dt.F32)
 
 
 Kinds = Sequence[Kind]
@@ -183,7 +189,14 @@ class Chain(Recipe):
             source = dst
 
 
-COMPARISONS = {"eq": CmpMode.EQ, "ne": CmpMode.NE, "lt": CmpMode.LT, "le": CmpMode.LE, "gt": CmpMode.GT, "ge": CmpMode.GE}
+COMPARISONS = {
+    "eq": CmpMode.EQ,
+    "ne": CmpMode.NE,
+    "lt": CmpMode.LT,
+    "le": CmpMode.LE,
+    "gt": CmpMode.GT,
+    "ge": CmpMode.GE,
+}
 MIRRORED = {
     CmpMode.EQ: CmpMode.EQ,
     CmpMode.NE: CmpMode.NE,

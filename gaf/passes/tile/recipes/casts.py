@@ -51,7 +51,9 @@ class Cast(Recipe):
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
         found = [Scratch(dt.F32, form.with_dtype(dt.F32).elements)] if self.cut else []
         if CastTileOp.needs_tmp(self.source, self.target):
-            found.append(Scratch(dt.F16, CastTileOp.tmp_elements(self.source, self.target, form.rows, form.lanes)))
+            found.append(
+                Scratch(dt.F16, CastTileOp.tmp_elements(self.source, self.target, form.rows, form.lanes))
+            )
         return found
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
@@ -111,8 +113,7 @@ class Copy(Recipe):
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
         kind = dst.type.dtype  # type: ignore[attr-defined]
-        per_word = 4 // kind.bytes
-        words = calls.count // per_word if per_word else calls.count * (kind.bytes // 4)
+        words = calls.count_of(kind) * kind.bytes // 4
         target, source = dst, args[0].value
         if kind is not dt.I32:
             target, source = calls.reinterpret(dst, dt.I32), calls.reinterpret(source, dt.I32)

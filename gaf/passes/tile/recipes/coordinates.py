@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes of constants and coordinates: fills, and expressions over axes as data."""
+"""Recipes of constants and coordinates: fills, numbers as operands, and expressions over axes as data."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc import vector as v
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
-from gaf.passes.tile.forms import pitch
-from gaf.passes.tile.recipes.base import Arg, Calls, Recipe
+from gaf.passes.tile.forms import Form, pitch
+from gaf.passes.tile.recipes.base import Arg, Calls, Kind, Kinds, Recipe, Scratch
 
 
 class Fill(Recipe):
     """A number in every element: the operand is that number."""
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
-        calls.call(v.DuplicateOp, dst, scalar=args[0].number, count=calls.count)
+        kind = dst.type.dtype  # type: ignore[attr-defined]
+        calls.call(v.DuplicateOp, dst, scalar=args[0].number, count=calls.count_of(kind))
 
 
 class Coordinates(Recipe):
@@ -46,3 +48,18 @@ class Coordinates(Recipe):
             calls.call(v.CreateVecIndexOp, dst, first=0, count=count)
             calls.call(v.MulsOp, dst, dst, scalar=self.lane_step, count=count)
             calls.call(v.AddsOp, dst, dst, scalar=base, count=count)
+
+
+class OnNumber(Recipe):
+    """A recipe for full operands whose first operand is a number: it becomes a tile first."""
+
+    def __init__(self, inner: Recipe) -> None:
+        self.inner = inner
+
+    def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
+        full = (Kind.FULL, *kinds[1:])
+        return [Scratch(dt.F32, form.with_dtype(dt.F32).elements), *self.inner.scratch(full, form)]
+
+    def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
+        Fill().emit(calls, tmp[0], args[:1], ())
+        self.inner.emit(calls, dst, [Arg(Kind.FULL, tmp[0]), *args[1:]], tmp[1:])

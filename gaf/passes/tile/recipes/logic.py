@@ -75,7 +75,9 @@ class CompareWith(Recipe):
         if self.number is None:
             calls.call(Compare01Op, dst, source, source, tmp[0], mode=self.mode, count=calls.count)
         else:
-            calls.call(Compare01SOp, dst, source, tmp[0], mode=self.mode, scalar=self.number, count=calls.count)
+            calls.call(
+                Compare01SOp, dst, source, tmp[0], mode=self.mode, scalar=self.number, count=calls.count
+            )
 
 
 class Sign(Recipe):

@@ -2,7 +2,7 @@
 // Interface between the API headers of the twin and the check engine: empty in fast mode, the engine in check mode.
 //
 // GAF_TWIN == 1 (fast): every function is an empty always-inlined body, so a kernel pays nothing.
-// GAF_TWIN == 2 (check): functions live in the runtime library (check_engine.cpp) and act on the *current core*,
+// GAF_TWIN == 2 (check): functions live in the runtime library (native/check) and act on the *current core*,
 // which the launcher announces by coreBegin / coreSwitch.
 #ifndef GAF_TWIN_CHECK_H
 #define GAF_TWIN_CHECK_H
@@ -48,7 +48,7 @@ struct View {
 
 // Called BEFORE data is touched: `runs` runs of `runBytes` bytes, starts `strideBytes` apart, by `api`'s `operand`; the
 // whole pattern repeats `outer` times, `outerStride` bytes apart (vector repeats: runs = 8 blocks, outer = repeatTime).
-// `ptr` is an address in a core's UB/L1/L0/BT/FB arena (see arena()) or in GM (see gmBind()).
+// `ptr` is an address in a core's UB/L1/L0/BT/FB arena (see coreBegin()) or in GM (see gmBind()).
 // `requiredAlign`: alignment in bytes of the start of every run (0 = none). Returns false when touching the range
 // would be memory-unsafe (outside of every allocation): the API then skips the whole call.
 GAF_CHECK_FN(bool access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr,

@@ -73,6 +73,9 @@ struct Core {
 // The core of the current fiber. Announces the default kernel type when a kernel reaches it before KERNEL_TASK_TYPE.
 Core& Current();
 
+// Model node that the following calls belong to (GAF_AT).
+void SetNode(const char* node);
+
 // Kernel type announced by KERNEL_TASK_TYPE_DEFAULT.
 void DeclareKernelType(int type);
 
@@ -93,16 +96,6 @@ const char* EventName(AscendC::HardEvent e);
 #pragma GCC visibility pop
 
 namespace gaf_twin {
-
-inline void SetNode(const char* node)
-{
-#if GAF_TWIN_CHECKING
-    Current().node = node;
-    check::setNode(node);
-#else
-    (void)node;
-#endif
-}
 
 struct CoreTypeView {
     operator int32_t() const { return Current().kind == CoreKind::AIC ? AscendC::AIC : AscendC::AIV; }

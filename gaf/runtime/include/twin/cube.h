@@ -58,7 +58,7 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
                           "the path is L1 to L0A or L0B");
     gaf_twin::check::rule(!p.ifTranspose || sizeof(T) == 2, "load-transpose", api,
                           "ifTranspose is for 16-bit types only");
-    if (p.repeatTimes == 0) {
+    if (p.repeatTimes == 0 || (p.ifTranspose && sizeof(T) != 2)) {
         return;
     }
     const int64_t step = p.addrMode == 0 ? int64_t(p.srcStride) * 512 : -int64_t(p.srcStride) * 512;

@@ -316,6 +316,7 @@ public:
     LocalTensor<T> GetWithOffset(uint32_t count, uint32_t offset)
     {
         if (buffer_ == nullptr) {
+            gaf_twin::check::rule(false, "buffer-init", "TBuf::Get", "the buffer was not initialised");
             gaf_twin::Abandon("buffer-init", "TBuf::Get before InitBuffer");
         }
         gaf_twin::check::rule(uint64_t(count) * sizeof(T) + offset <= bytes_, "buffer-size", "TBuf::Get",

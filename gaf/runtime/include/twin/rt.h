@@ -117,6 +117,10 @@ void RunMasked(rt::Fn fn, const Lanes& dst, const Lanes& a, const Lanes& b, cons
 bool TouchMasked(const char* api, const char* operand, bool write, const Lanes& operandLanes, const Shape& shape,
                  uint32_t lanes, check::View view);
 
+// Reports a source that overlaps dst in part within a repeat, or that a later repeat reads after dst wrote it.
+void CheckRepeatOverlap(const char* api, const char* operand, const Lanes& dst, const Lanes& src, const Shape& shape,
+                        uint32_t lanes, bool secondSource);
+
 }  // namespace gaf_twin
 #pragma GCC visibility pop
 

@@ -103,7 +103,11 @@ inline int64_t GetTaskRation()
 }
 inline int64_t GetTaskRatio() { return GetTaskRation(); }
 inline int64_t GetSystemCycle() { return 0; }
-inline void Trap() { gaf_twin::Abandon("trap", "the kernel called Trap()"); }
+inline void Trap()
+{
+    gaf_twin::check::rule(false, "trap", "Trap", "the kernel called Trap()");
+    gaf_twin::Abandon("trap", "the kernel called Trap()");
+}
 inline constexpr int16_t GetDataBlockSizeInBytes() { return 32; }
 
 inline void SetSysWorkspace(GM_ADDR p) { gaf_twin::Current().sysWorkspace = reinterpret_cast<uint64_t>(p); }

@@ -90,6 +90,16 @@ inline bool TouchLanes(const char* api, const char* operand, bool write, const A
 #endif
 }
 
+inline void CheckRepeats(const char* api, const char* operand, const Lanes& dst, const Lanes& src, const Shape& shape,
+                         uint32_t lanes, bool secondSource)
+{
+#if GAF_TWIN_CHECKING
+    CheckRepeatOverlap(api, operand, dst, src, shape, lanes, secondSource);
+#else
+    (void)api, (void)operand, (void)dst, (void)src, (void)shape, (void)lanes, (void)secondSource;
+#endif
+}
+
 template <class D, class S>
 inline void UnaryFlat(const char* api, rt::Fn fn, const AscendC::LocalTensor<D>& dst,
                       const AscendC::LocalTensor<S>& src, const void* scalar, int64_t n, uint32_t flags = 0,
@@ -111,6 +121,7 @@ inline void UnaryLanes(const char* api, rt::Fn fn, const AscendC::LocalTensor<D>
 {
     const Lanes d = LanesOf(dst, p.dstBlkStride, p.dstRepStride), a = LanesOf(src, p.srcBlkStride, p.srcRepStride);
     check::op(Pipe::V, api);
+    CheckRepeats(api, "src", d, a, shape, lanes, false);
     if (TouchLanes(api, "src", false, src, a, shape, lanes) &&
         (!readsDst || TouchLanes(api, "dst", false, dst, d, shape, lanes)) &&
         TouchLanes(api, "dst", true, dst, d, shape, lanes)) {
@@ -139,6 +150,8 @@ inline void BinaryLanes(const char* api, rt::Fn fn, const AscendC::LocalTensor<D
     const Lanes d = LanesOf(dst, p.dstBlkStride, p.dstRepStride), a = LanesOf(src0, p.src0BlkStride, p.src0RepStride),
                 b = LanesOf(src1, p.src1BlkStride, p.src1RepStride);
     check::op(Pipe::V, api);
+    CheckRepeats(api, "src0", d, a, shape, lanes, false);
+    CheckRepeats(api, "src1", d, b, shape, lanes, true);
     if (TouchLanes(api, "src0", false, src0, a, shape, lanes) && TouchLanes(api, "src1", false, src1, b, shape, lanes) &&
         (!readsDst || TouchLanes(api, "dst", false, dst, d, shape, lanes)) &&
         TouchLanes(api, "dst", true, dst, d, shape, lanes)) {
@@ -445,6 +458,7 @@ inline void CopyLanes(const AscendC::LocalTensor<T>& dst, const AscendC::LocalTe
     }
     const Lanes d = LanesOf(dst, p.dstStride, p.dstRepeatSize), s = LanesOf(src, p.srcStride, p.srcRepeatSize);
     check::op(Pipe::V, "Copy");
+    CheckRepeats("Copy", "src", d, s, shape, LANES<T>, false);
     if (TouchLanes("Copy", "src", false, src, s, shape, LANES<T>) &&
         TouchLanes("Copy", "dst", true, dst, d, shape, LANES<T>)) {
         RunMasked(&MoveRun<T>, d, s, Lanes{}, shape, LANES<T>);

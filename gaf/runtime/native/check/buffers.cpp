@@ -31,7 +31,7 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
     ++core_->buffersMade;
     std::string name = what != nullptr ? what : positionName(position);
     if (core_->buffersMade == MAX_BUFFERS + 1) {
-        violate("too-many-buffers", "InitBuffer", "", "", name, -1,
+        violate("buffer-number", "InitBuffer", "", "", name, -1,
                 "a kernel may initialise %u buffers in all (each buffer of a double-buffered queue counts)",
                 MAX_BUFFERS);
     }

@@ -193,7 +193,6 @@ int Engine::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* 
         memory.bytes = arenas[i].bytes;
         memory.shadow = Shadow(memory.bytes, &core->pool, false);
         memory.bufferOf.assign((memory.bytes + BLOCK - 1) / BLOCK, 0);
-        memset(memory.base, 0xFF, memory.bytes);   // NaN in every float type: a wrong read shows in the values too
     }
     core_ = core.get();
     cores_[number] = std::move(core);

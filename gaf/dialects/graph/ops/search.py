@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Positions of extreme elements, top-k and running sums: opaque, they run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.irdl import operand_def, result_def, traits_def
+from xdsl.traits import Pure
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import expr
+from gaf.dialects.graph.contract import (
+    ExportContext,
+    GraphOp,
+    ImportContext,
+    bool_prop,
+    dims_prop,
+    graph_op,
+    int_prop,
+    tensor_type,
+)
+from gaf.dialects.graph.meaning import Opaque
+from gaf.dialects.graph.ops.common import (
+    NUMERIC,
+    check_kind,
+    computing,
+    dim_list,
+    finish,
+    norm_axis,
+    scalar_constant,
+)
+from gaf.dialects.graph.ops.reduce import reduced_shape
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import InvalidInputError
+
+
+class ArgReduceOp(GraphOp):
+    """Base: position of the extreme element along one axis, as int64; ties go to the first (or last) one."""
+
+    x = operand_def(TensorType)
+    axis = int_prop()
+    keepdims = bool_prop()
+    select_last = bool_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+
+    PICK: ClassVar[Any] = np.argmax
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, NUMERIC, cls.name)
+        axis = norm_axis(attrs["axis"], x.rank, cls.name)
+        if x.shape[axis] == 0:
+            raise InvalidInputError(f"{cls.name}: the axis is empty", expected="at least one element")
+        return [TensorType.of(reduced_shape(x.shape, [axis], bool(attrs["keepdims"])), dt.I64)]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        attrs, x = self.attrs(), args[0]
+        axis = norm_axis(attrs["axis"], x.ndim, self.name)
+        pick = type(self).PICK
+        if attrs["select_last"]:
+            found = x.shape[axis] - 1 - pick(np.flip(x, axis), axis=axis)
+        else:
+            found = pick(x, axis=axis)
+        found = np.asarray(found, np.int64)
+        return [np.expand_dims(found, axis) if attrs["keepdims"] else found]
+
+    def meaning(self) -> Opaque:
+        return Opaque("the position of an extreme element has no reduction monoid yet")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        axis = norm_axis(int(ctx.attr("axis", 0)), tensor_type(ctx.operands[0]).rank, ctx.op_type)
+        flags = {
+            "keepdims": bool(ctx.attr("keepdims", 1)),
+            "select_last": bool(ctx.attr("select_last_index", 0)),
+        }
+        return ctx.emit(cls, ctx.operands[:1], axis=axis, **flags)
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        flags = {"keepdims": int(attrs["keepdims"]), "select_last_index": int(attrs["select_last"])}
+        return ctx.node(self.ONNX[0], inputs, axis=attrs["axis"], **flags)
+
+
+@graph_op
+class ArgMaxOp(ArgReduceOp):
+    """Position of the largest element along an axis."""
+
+    name = "graph.argmax"
+    ONNX = ("ArgMax",)
+    ATEN = ("aten.argmax.default",)
+    GAF = ("argmax",)
+
+
+@graph_op
+class ArgMinOp(ArgReduceOp):
+    """Position of the smallest element along an axis."""
+
+    name = "graph.argmin"
+    ONNX = ("ArgMin",)
+    ATEN = ("aten.argmin.default",)
+    GAF = ("argmin",)
+    PICK = np.argmin
+
+
+@graph_op
+class CumSumOp(GraphOp):
+    """Running sum along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end."""
+
+    name = "graph.cumsum"
+    x = operand_def(TensorType)
+    axis = int_prop()
+    exclusive = bool_prop()
+    reverse = bool_prop()
+    result = result_def(TensorType)
+    traits = traits_def(Pure())
+    ONNX = ("CumSum",)
+    ATEN = ("aten.cumsum.default",)
+    GAF = ("cumsum",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, NUMERIC, cls.name)
+        norm_axis(attrs["axis"], x.rank, cls.name)
+        return [x]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        attrs, x = self.attrs(), computing(args[0])
+        axis = norm_axis(attrs["axis"], x.ndim, self.name)
+        x = np.flip(x, axis) if attrs["reverse"] else x
+        total = np.cumsum(x, axis=axis, dtype=x.dtype)
+        if attrs["exclusive"]:
+            total = (
+                np.concatenate([np.zeros_like(np.take(x, [0], axis)), np.delete(total, -1, axis)], axis)
+                if x.shape[axis]
+                else total
+            )
+        total = np.flip(total, axis) if attrs["reverse"] else total
+        return [finish(total, self.result_tensor_types()[0].dtype, wide)]
+
+    def meaning(self) -> Opaque:
+        return Opaque("a running sum has no schedule yet")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        axis = scalar_constant(ctx, 1, "axis")
+        if axis is None:
+            raise ctx.unsupported("CumSum without axis", expected="two operands")
+        flags = {"exclusive": bool(ctx.attr("exclusive", 0)), "reverse": bool(ctx.attr("reverse", 0))}
+        return ctx.emit(
+            cls,
+            ctx.operands[:1],
+            axis=norm_axis(int(axis), tensor_type(ctx.operands[0]).rank, "CumSum"),
+            **flags,
+        )
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        flags = {"exclusive": int(attrs["exclusive"]), "reverse": int(attrs["reverse"])}
+        return ctx.node("CumSum", [inputs[0], ctx.constant(np.asarray(attrs["axis"], np.int64))], **flags)
+
+
+@graph_op
+class TopKOp(GraphOp):
+    """The `k` largest (or smallest) elements along an axis with their int64 positions, in order.
+
+    Equal elements come in order of position. `k` is a list of one dim expression.
+    """
+
+    name = "graph.topk"
+    x = operand_def(TensorType)
+    k = dims_prop()
+    axis = int_prop()
+    largest = bool_prop()
+    values = result_def(TensorType)
+    indices = result_def(TensorType)
+    traits = traits_def(Pure())
+    ONNX = ("TopK",)
+    ATEN = ("aten.topk.default",)
+    GAF = ("topk",)
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (x,) = operands
+        check_kind(x.dtype, NUMERIC, cls.name)
+        axis = norm_axis(attrs["axis"], x.rank, cls.name)
+        if len(attrs["k"]) != 1:
+            raise InvalidInputError(f"{cls.name}: k is one number", got=f"{len(attrs['k'])} numbers")
+        (k,) = attrs["k"]
+        size, count = x.shape[axis].as_int(), k.as_int()
+        if size is not None and count is not None and not 0 <= count <= size:
+            raise InvalidInputError(f"{cls.name}: k is out of range", expected=f"0..{size}", got=count)
+        shape = [k if i == axis else d for i, d in enumerate(x.shape)]
+        return [TensorType.of(shape, x.dtype), TensorType.of(shape, dt.I64)]
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        return self.reference_with_symbols(*args, env={}, wide=wide)
+
+    def reference_with_symbols(
+        self, *args: np.ndarray, env: Mapping[str, int], wide: bool = False
+    ) -> Sequence[np.ndarray]:
+        attrs, x = self.attrs(), args[0]
+        axis, k = norm_axis(attrs["axis"], x.ndim, self.name), attrs["k"][0].evaluate(env)
+        if attrs["largest"]:  # stable and descending: ascending on the reversed array, reversed
+            order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
+        else:
+            order = np.argsort(x, axis=axis, kind="stable")
+        order = np.take(order, np.arange(k), axis)
+        values = np.take_along_axis(x, order, axis)
+        return [finish(values, self.result_tensor_types()[0].dtype, wide), order.astype(np.int64)]
+
+    def meaning(self) -> Opaque:
+        return Opaque("top-k is a sort, which has no iteration space")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        k = (expr(int(ctx.attr("k"))),) if ctx.attr("k") is not None else dim_list(ctx, 1, "k")
+        axis = norm_axis(int(ctx.attr("axis", -1)), tensor_type(ctx.operands[0]).rank, "TopK")
+        return ctx.emit(cls, ctx.operands[:1], k=k, axis=axis, largest=bool(ctx.attr("largest", 1)))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs = self.attrs()
+        return ctx.node(
+            "TopK",
+            [inputs[0], ctx.dims(attrs["k"])],
+            axis=attrs["axis"],
+            largest=int(attrs["largest"]),
+            sorted=1,
+        )

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lower tile kernels to Ascend C kernels: bind the recipes of the plan to queues, slots, loops and flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from gaf.dialects.ascendc import builder as asc
+from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileOp
+from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
+from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, CrossCoreWaitFlagOp, SyncAllOp
+from gaf.dialects.common.index import DIMS, Expr, ceildiv, const, is_nonneg, maximum, minimum, product, sym
+from gaf.dialects.tile.attributes import Guard
+from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
+from gaf.dialects.tile.folds import MergeOp, ReduceOp
+from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
+from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
+from gaf.dialects.tile.types import GmType
+from gaf.passes.registry import option, register_pass
+from gaf.passes.tile.buffers import Carry
+from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS
+from gaf.passes.tile.emit import Emitter, VectorEmitter, Window, gm_name
+from gaf.passes.tile.forms import (
+    find_read,
+    gather_address,
+    linear,
+    memory_dtype,
+    refuse,
+    require_contiguous,
+    tile_type,
+)
+from gaf.passes.tile.lower_cube import CubeEmitter, Round
+from gaf.passes.tile.plan import Plan
+from gaf.passes.tile.program import vector_ops
+from gaf.passes.tile.recipes.base import Arg, Kind
+from gaf.passes.tile.recipes.coordinates import Coordinates
+from gaf.target import Chip, chip
+
+BLOCK, BLOCKS, SUB = sym("block"), sym("blocks"), sym("sub")
+
+
+@register_pass
+@dataclass(frozen=True)
+class LowerTilePass(ModulePass):
+    """Lower every tile.kernel to an ascendc.kernel of the same name."""
+
+    name = "lower-tile"
+    LOWERS_TO: ClassVar[str] = "ascendc"
+
+    target: str = option("ascend910b3", "chip whose capacities and core counts the kernel is made for")
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        target = chip(self.target)
+        for kernel in [k for k in op.walk() if isinstance(k, KernelOp)]:
+            lowered = lower_kernel(kernel, target)
+            lowered.location = kernel.location
+            block = kernel.parent
+            assert block is not None
+            block.insert_op_before(lowered, kernel)
+            kernel.detach()
+            kernel.erase()
+
+
+def lower_kernel(kernel: KernelOp, target: Chip) -> AscendKernelOp:
+    """The Ascend C kernel of a tile kernel whose parameters are bound.
+
+    Raises UnsupportedError, with the op and its place, for what has no lowering.
+    """
+    plan = Plan.build(kernel, target)
+    plan.check_buffers()
+    return Lowering(plan, target).run()
+
+
+class Lowering:
+    def __init__(self, plan: Plan, target: Chip) -> None:
+        self.plan = plan
+        self.kernel = plan.kernel
+        self.cube = plan.cube
+        self.target = target
+        kernel = self.kernel
+        args = []
+        for name, arg in zip(kernel.arg_names.data, kernel.body.block.args, strict=True):
+            assert isinstance(arg.type, GmType)
+            args.append((name, arg.type.element, arg.type.role, arg.type.shape))
+        self.kb = asc.KernelBuilder(
+            kernel.sym_name.data,
+            plan.kind,
+            args,
+            kernel.symbols,
+            [*((s, sym(s)) for s in kernel.symbols), *kernel.params],
+            kernel.guards,
+            members=_members(kernel),
+        )
+        self.tiles: dict[GridOp, tuple[list[Expr], Expr]] = {}
+        self.ring_bytes: Expr = const(0)
+
+    def run(self) -> AscendKernelOp:
+        kb, plan = self.kb, self.plan
+        vector = VectorEmitter(plan, kb)
+        # counts of grid tiles are the host's: every other number of blocks and workspace bytes builds on them
+        grids = [op for op in self.kernel.body.block.ops if isinstance(op, GridOp)]
+        for grid in grids:
+            self._count_tiles(grid, vector)
+        cores = self.target.aiv_cores if plan.kind == "aiv" else self.target.aic_cores
+        most = const(1)
+        for grid in grids:
+            most = maximum(most, self.tiles[grid][1], DIMS)  # numbers of tiles are >= 1
+        kb.blocks = minimum(cores, most) if grids else const(1)
+        left = const(self.target.ub_usable_bytes) - plan.ub_bytes
+        if not is_nonneg(left):
+            kb.guard(left)
+        self._workspace(vector)
+        if plan.kind == "aiv":
+            vector.init_buffers()
+            self._vector_block(self.kernel.body.block, vector)
+        elif plan.kind == "aic":
+            CubeEmitter(self, Emitter(plan, kb)).run()
+        else:
+            self._mix(vector)
+        return kb.finish()
+
+    def _mix(self, vector: VectorEmitter) -> None:
+        cube = Emitter(self.plan, self.kb)
+        cube.fields, cube._named = vector.fields, vector._named
+        cube.arrays = vector.arrays
+        with self.kb.section("aic"), cube.scope():
+            CubeEmitter(self, cube).run()
+        with self.kb.section("aiv"), vector.scope():
+            vector.init_buffers()
+            self._vector_block(self.kernel.body.block, vector)
+
+    # -- host side ------------------------------------------------------------------------------
+
+    def _count_tiles(self, grid: GridOp, e: Emitter) -> None:
+        counts = []
+        for axis, step in grid.steps:
+            extent = self.kernel.extents[axis]
+            counts.append(e.name(extent if step == 1 else ceildiv(extent, step), f"{axis}_tiles"))
+        self.tiles[grid] = (counts, e.name(product(counts), "tiles"))
+
+    def _workspace(self, e: Emitter) -> None:
+        """Bytes of global scratch memory: the ring of matmul blocks, then the kernel's own arrays."""
+        offset = const(0)
+        if self.cube is not None:
+            kb, (rows, columns) = self.kb, self.cube.block
+            for size, limit in ((rows, MAX_ROWS), (columns, MAX_COLUMNS)):
+                if size.as_int() is None:
+                    kb.guard(const(limit) - size)
+            if self.cube.ring is not None:
+                ring = self.cube.ring
+                offset = kb.blocks * (ring.slots * 4) * ring.elements  # type: ignore[operator]
+                self.ring = kb.workspace("ring", 0, tile_type(ring.moves[0].res).element)
+        for op in self.kernel.body.block.ops:
+            if isinstance(op, WorkspaceOp):
+                type = op.res.type
+                assert isinstance(type, GmType)
+                at = e.field(f"{op.res.name_hint or 'ws'}_at", offset) if offset != 0 else offset
+                e.arrays[op.res] = self.kb.workspace(op.res.name_hint or "ws", at, memory_dtype(type.dtype))
+                size = product(type.shape) * memory_dtype(type.dtype).bytes
+                offset = offset + ceildiv(size, 32) * 32
+        self.kb.workspace_bytes = offset
+
+    # -- grids ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def grid_windows(self, grid: GridOp, tile: Expr, e: Emitter) -> Iterator[dict[str, Window]]:
+        """Windows of the grid axes for tile number `tile`; the last axis varies fastest."""
+        counts, _ = self.tiles[grid]
+        windows: dict[str, Window] = {}
+        for i, (axis, step) in enumerate(grid.steps):
+            inner = product(counts[i + 1 :])
+            number = tile // inner if i + 1 < len(counts) else tile
+            if i > 0:
+                number = number % counts[i]
+            low = e.name(number * step, f"{axis}0")
+            windows[axis] = e.step_window(axis, low, step, self.kernel.extents[axis])
+        with e.narrowed(windows):
+            yield windows
+
+    def _grid(self, grid: GridOp, e: VectorEmitter) -> None:
+        _, total = self.tiles[grid]
+        if self.plan.kind != "mix":
+            with e.for_("tile", BLOCK, total, BLOCKS) as tile, self.grid_windows(grid, tile, e):
+                self._vector_block(grid.body.block, e)
+            return
+        assert self.cube is not None and self.cube.ring is not None
+        if grid is not self.cube.grid:
+            raise refuse(grid, "a kernel with a matmul has a second grid", hint="split the kernel")
+        with self.ring_loop(total, e) as now, self.grid_windows(grid, now.tile, e) as windows:
+            self.ring_at, self.block_windows = now.ring_at, windows
+            self.kb.call(CrossCoreWaitFlagOp, flag=now.slot)
+            if grid.sub is None:
+                raise refuse(
+                    grid, "a kernel with a matmul and a vector part needs a sub axis", expected="sub m"
+                )
+            low, size = windows[grid.sub]
+            share = e.name(ceildiv(size, 2), "share")
+            first = e.name(low + SUB * share, f"{grid.sub}0")
+            rest = e.name(minimum(share, low + size - first), f"{grid.sub}_size")
+            with e.narrowed({grid.sub: (first, rest)}), e.if_(rest, "gt", 0):
+                self._vector_block(grid.body.block, e)
+            self.kb.call(CrossCoreSetFlagOp, flag=now.slot + self.cube.ring.slots, pipe="MTE2")
+
+    @contextmanager
+    def ring_loop(self, total: Expr, e: Emitter) -> Iterator[Round]:
+        """The loop of a group of cores over its tiles."""
+        assert self.cube is not None and self.cube.ring is not None
+        ring = self.cube.ring
+        rounds = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
+        with e.for_("round", 0, rounds) as number:
+            slot = e.name(number % ring.slots, "ring_slot")
+            elements = e.name(ring.elements, "ring_elements")
+            ring_at = e.name((BLOCK * ring.slots + slot) * elements, "ring_at")
+            yield Round(number, e.name(BLOCK + number * BLOCKS, "tile"), slot, ring_at)
+
+    # -- vector program -------------------------------------------------------------------------
+
+    def _vector_block(self, block: Block, e: VectorEmitter) -> None:
+        for op in vector_ops(block):
+            at = self.plan.program.position[op]
+            match op:
+                case GridOp():
+                    self._grid(op, e)
+                    at = self.plan.program.loop_end[op]
+                case ForOp():
+                    self._for(op, e)
+                    at = self.plan.program.loop_end[op]
+                case SyncOp():
+                    self.kb.call(SyncAllOp)
+                case WorkspaceOp():
+                    pass
+                case YieldOp():
+                    for carry in self.plan.nexts[op]:
+                        self._carry(carry, op, e)
+                case LoadOp():
+                    e.node(op)
+                    self._load(op, e)
+                case MoveOp():
+                    e.node(op)
+                    self._move(op, e)
+                case StoreOp():
+                    e.node(op)
+                    self._guarded_store(op, e)
+                case IndexOp() if self.plan.number(op.res) is not None:
+                    e.numbers[op.res] = e.evaluate(op.value)
+                case MapOp() if isinstance(self.plan.number(op.res), Expr):
+                    e.numbers[op.res] = e.numbers[self.plan.program.root(op.args[0])]
+                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp():
+                    e.node(op)
+                    self._compute(op, e)
+            self._free(at, e)
+
+    def _free(self, at: int, e: VectorEmitter) -> None:
+        for root in self.plan.frees.get(at, ()):
+            group = self.plan.homes[root].queue
+            assert group is not None
+            self.kb.free(e.queue(group), e.tensors[root])
+
+    def _for(self, op: ForOp, e: VectorEmitter) -> None:
+        for carry in self.plan.starts[op]:
+            e.define(carry.variable)
+            self._carry(carry, op, e)
+        self._free(self.plan.program.position[op], e)
+        low, size = e.windows[op.axis]
+        high = low + size
+        if op.bounds is not None:
+            low = maximum(low, e.evaluate(op.bounds[0]))
+            high = minimum(high, e.evaluate(op.bounds[1]))
+        low, high = e.name(low, f"{op.axis}_begin"), e.name(high, f"{op.axis}_end")
+        step = e.evaluate(op.step)
+        with e.for_(f"{op.axis}0", low, high, step) as variable:
+            with e.narrowed({op.axis: e.step_window(op.axis, variable, step, high)}):
+                self._vector_block(op.body.block, e)
+
+    def _carry(self, carry: Carry, op: Operation, e: VectorEmitter) -> None:
+        """Copy a number or a tile into a loop variable, over the variable's whole window."""
+        kind = Kind.NUMBER if self.plan.number(carry.value) is not None else Kind.FULL
+        arg = e.arg(carry.value, op, kind)
+        rows, lanes = e.size(self.plan.homes[carry.variable].form.axes)
+        carry.recipe.emit(e.calls(rows, lanes), e.tensors[carry.variable], [arg], [])
+
+    def _compute(self, op: Operation, e: VectorEmitter) -> None:
+        result, leaf = op.results[0], self.plan.leaves.get(op)
+        if leaf is None:
+            return  # a number, a conversion at the store, or the memory of an operand
+        recipe, kinds = leaf.recipe, leaf.kinds
+        assert recipe is not None
+        if isinstance(op, IndexOp):
+            recipe = self._coordinates(op, leaf.form.axes, e)
+        if isinstance(op, FillOp):
+            args = [Arg(Kind.NUMBER, number=op.value)]
+        else:
+            args = [e.arg(v, op, k) for v, k in zip(op.operands, kinds, strict=True)]
+        root = self.plan.program.root(result)
+        dst = e.tensors[root] if result in self.plan.program.in_place else e.define(result)
+        recipe.emit(e.calls(*e.size(leaf.form.axes)), dst, args, e.temporaries(op))
+
+    def _coordinates(self, op: IndexOp, axes: tuple[str, ...], e: VectorEmitter) -> Coordinates:
+        value = op.value.simplify(e.ranges)
+        steps = []
+        for axis in axes:
+            step = value.coefficient(axis)
+            if step is None:
+                raise refuse(
+                    op, f"coordinates that aren't linear in '{axis}' have no lowering", got=str(op.value)
+                )
+            steps.append(e.evaluate(step))
+        base = e.evaluate(op.value)
+        return Coordinates(base, steps[0] if len(steps) == 2 else const(0), steps[-1])
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _load(self, op: LoadOp, e: VectorEmitter) -> None:
+        source = op.source.type
+        assert isinstance(source, GmType)
+        axes = self.plan.leaves[op].form.axes
+        rows, lanes = e.size(axes)
+        what = f"the load of '{gm_name(op.source)}'"
+        if any(find_read(i) is not None for i in op.index):
+            self._gather(op, source, axes, what, e)
+            return
+        address = linear(op, source.shape, op.index, axes, e.lows(), e.ranges, what)
+        require_contiguous(op, address, axes, what)
+        stride = e.name(address.row_step, "stride") if len(axes) == 2 else lanes
+        at = e.name(address.base, f"{gm_name(op.source)}_at")
+        self._fetch(op, e.array(op.source), at, rows, lanes, stride, gm_name(op.source), e)
+
+    def _fetch(
+        self, op: Operation, array: SSAValue, at: Expr, rows: Expr, lanes: Expr, stride: Expr, name: str,
+        e: VectorEmitter,
+    ) -> None:  # fmt: skip
+        def copy(room: SSAValue) -> None:
+            self.kb.call(LoadTileOp, room, array, src_at=at, rows=rows, lanes=lanes, stride=stride)
+
+        self._enqueue(op, name, rows, lanes, copy, e)
+
+    def _enqueue(
+        self,
+        op: Operation,
+        name: str,
+        rows: Expr,
+        lanes: Expr,
+        copy: Callable[[SSAValue], None],
+        e: VectorEmitter,
+    ) -> None:
+        """Fill a queue tensor by `copy`, and convert it or hand it on as the value itself."""
+        leaf, result = self.plan.leaves[op], op.results[0]
+        assert leaf.queue is not None
+        queue = e.queue(leaf.queue)
+        kind = memory_dtype(tile_type(result).dtype)
+        room = self.kb.alloc(queue, kind, f"{name}_in")
+        copy(room)
+        self.kb.enque(queue, room)
+        tensor = self.kb.deque(queue, kind, result.name_hint or name)
+        if leaf.recipe is None:
+            e.define(result, tensor)
+            return
+        leaf.recipe.emit(e.calls(rows, lanes), e.define(result), [Arg(Kind.FULL, tensor)], e.temporaries(op))
+        self.kb.free(queue, tensor)
+
+    def _gather(self, op: LoadOp, source: GmType, axes: tuple[str, ...], what: str, e: VectorEmitter) -> None:
+        atom = next(found for i in op.index if (found := find_read(i)) is not None)
+        ids = self.kernel.argument(atom.tag)
+        assert isinstance(ids.type, GmType)
+        found = gather_address(op, source, op.index, ids.type.shape, axes, e.lows(), e.ranges, what)
+        rows, lanes = e.size(axes)
+
+        def copy(room: SSAValue) -> None:
+            self.kb.call(
+                GatherTileOp, room, e.array(op.source), e.array(ids),
+                table_at=e.name(found.base, "table_at"), ids_at=e.name(found.first, f"{found.ids}_at"),
+                rows=rows, lanes=lanes, id_stride=found.step, table_stride=e.name(found.stride, "table_stride"),
+                table_rows=e.name(found.rows, "table_rows"),
+            )  # fmt: skip
+
+        self._enqueue(op, gm_name(op.source), rows, lanes, copy, e)
+
+    def _move(self, op: MoveOp, e: VectorEmitter) -> None:
+        """A block of the matmul out of the ring slot of this round."""
+        assert self.cube is not None and self.cube.ring is not None
+        axes = self.plan.leaves[op].form.axes
+        rows, lanes = e.size(axes)
+        ring_pitch = e.name(self.cube.ring.pitch, "ring_pitch")
+        at = self.ring_at
+        for axis, scale in ((self.cube.rows, ring_pitch), (self.cube.columns, const(1))):
+            if axis:
+                first = self.block_windows[axis][0] if axis in self.block_windows else const(0)
+                at = at + (e.windows[axis][0] - first) * scale
+        if axes and axes[-1] != self.cube.columns:
+            raise refuse(op, "a column of a matmul block has no lowering", expected="whole rows", got=axes)
+        self._fetch(op, self.ring, e.name(at, "block_at"), rows, lanes, ring_pitch, "block", e)
+
+    def _guarded_store(self, op: StoreOp, e: VectorEmitter) -> None:
+        conditions = [c for g in op.guards for c in self._conditions(g, e)]
+        self._nested(op, conditions, e)
+
+    def _nested(self, op: StoreOp, conditions: list[tuple[Expr, str, Expr]], e: VectorEmitter) -> None:
+        if not conditions:
+            self._store(op, e)
+            return
+        (lhs, mode, rhs), *rest = conditions
+        with e.if_(lhs, mode, rhs):
+            self._nested(op, rest, e)
+
+    def _conditions(self, guard: Guard, e: VectorEmitter) -> list[tuple[Expr, str, Expr]]:
+        """`low <= value < high` without the half that always holds: coordinates are never negative."""
+        coordinates = {n: sym(n) for n in guard.value.names() if n.endswith(".lo")}
+        found = []
+        if not (guard.low == 0 and is_nonneg(guard.value, {n: sym(n) for n in coordinates})):
+            found.append((e.evaluate(guard.value), "ge", e.evaluate(guard.low)))
+        found.append((e.evaluate(guard.value), "lt", e.evaluate(guard.high)))
+        return found
+
+    def _store(self, op: StoreOp, e: VectorEmitter) -> None:
+        leaf, target = self.plan.leaves[op], op.target.type
+        assert isinstance(target, GmType) and leaf.queue is not None
+        axes = leaf.form.axes
+        rows, lanes = e.size(axes)
+        name = gm_name(op.target)
+        what = f"the store to '{name}'"
+        if any(find_read(i) is not None for i in op.index):
+            raise refuse(op, "a scatter has no lowering yet", got="[" + ", ".join(map(str, op.index)) + "]")
+        address = linear(op, target.shape, op.index, axes, e.lows(), e.ranges, what)
+        require_contiguous(op, address, axes, what)
+        stride = e.name(address.row_step, "stride") if len(axes) == 2 else lanes
+        queue = e.queue(leaf.queue)
+        if leaf.sink:
+            tensor = e.tensor(op.value, op)
+        else:
+            assert leaf.recipe is not None and leaf.source is not None
+            arg = e.arg(leaf.source, op, leaf.kinds[0])
+            tensor = self.kb.alloc(queue, memory_dtype(target.dtype), f"{name}_tile")
+            leaf.recipe.emit(e.calls(rows, lanes), tensor, [arg], e.temporaries(op))
+        at = e.name(address.base, f"{name}_at")
+        self.kb.store(queue, tensor, e.array(op.target), at, rows, lanes, stride)
+
+
+def _members(kernel: KernelOp) -> list[str]:
+    members = kernel.attributes.get("members")
+    return [m.data for m in members if isinstance(m, StringAttr)] if members is not None else []  # type: ignore[attr-defined]

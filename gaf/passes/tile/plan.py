@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one plan of a tile kernel: forms, recipes, buffers and queues, from which legality, cost and lowering read.
+
+Every value of the vector program gets memory once: a queue tensor (loads, ring blocks, outputs) or a slot of the
+buffer for temporaries. Slots are handed out by a linear scan over lifetimes and shared by values of equal size
+expressions, so no choice of tile sizes can make two living values overlap. All sizes are expressions over the
+kernel's symbols and tiling parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr, const, round_up
+from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
+from gaf.dialects.tile.folds import MergeOp, ReduceOp
+from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
+from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
+from gaf.dialects.tile.types import GmType
+from gaf.errors import UnsupportedError
+from gaf.passes.tile.buffers import Carry, Group, Home, Leaf, Slot
+from gaf.passes.tile.cube import CubePlan, plan_cube
+from gaf.passes.tile.forms import Form, memory_dtype, physical_dtype, refuse, tile_type
+from gaf.passes.tile.program import Number, Program, check_supported, vector_ops
+from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
+from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe, Scratch
+from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
+from gaf.passes.tile.recipes.coordinates import Coordinates, Fill, OnNumber
+from gaf.passes.tile.recipes.reductions import Reduce
+from gaf.target import DEFAULT, Chip
+
+MAX_QUEUE_BUFFERS = 8
+"""Tensors of one position that may be between AllocTensor and the end of their use: one event id each."""
+
+MAX_BUFFERS = 64
+"""Buffers of all InitBuffer calls of a kernel (QBUF_MAX_LEN)."""
+
+
+class Plan:
+    """Memory and recipes of a kernel on one chip. Raises UnsupportedError for what has no lowering.
+
+    `staged` are loads that are copied to a slot at once, so that their queue buffer is free again; `build`
+    finds them.
+    """
+
+    def __init__(self, kernel: KernelOp, chip: Chip, staged: frozenset[Operation] = frozenset()) -> None:
+        self.kernel = kernel
+        self.chip = chip
+        self.staged = staged
+        self.program = Program(kernel)
+        self.cube: CubePlan | None = plan_cube(kernel)
+        self.homes: dict[SSAValue, Home] = {}
+        self.leaves: dict[Operation, Leaf] = {}
+        self.starts: dict[ForOp, list[Carry]] = {}
+        self.nexts: dict[YieldOp, list[Carry]] = {}
+        self.frees: dict[int, list[SSAValue]] = {}
+        """Position -> loads whose queue tensor is over after it."""
+        self.slots: list[Slot] = []
+        self.groups: list[Group] = []
+        self._free_slots: dict[Expr, list[Slot]] = {}
+        self._expire: dict[int, list[SSAValue]] = {}
+        self._out_ends: dict[int, list[Group]] = {}
+        check_supported(self.program)
+        self._block(kernel.body.block)
+        self._set_buffers()
+
+    @staticmethod
+    def build(kernel: KernelOp, chip: Chip = DEFAULT) -> Plan:
+        """The plan of a kernel; loads are staged through slots when they would need too many queue buffers."""
+        staged: frozenset[Operation] = frozenset()
+        while True:
+            plan = Plan(kernel, chip, staged)
+            if sum(g.peak for g in plan.groups if g.position == "vecin") <= MAX_QUEUE_BUFFERS:
+                return plan
+            loads = [
+                op
+                for op, leaf in plan.leaves.items()
+                if isinstance(op, LoadOp | MoveOp) and op not in staged and leaf.queue is not None
+            ]
+            program = plan.program
+            longest = max(
+                loads, key=lambda op: program.end(program.root(op.results[0])) - program.position[op]
+            )
+            staged |= {longest}
+
+    # -- results ------------------------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """The cores the kernel needs: "aiv", "aic" or "mix"."""
+        if self.cube is None:
+            return "aiv"
+        return "mix" if self.cube.ring is not None else "aic"
+
+    @property
+    def pool_bytes(self) -> Expr:
+        """Bytes of the buffer for temporaries."""
+        return sum((s.bytes for s in self.slots), const(0))
+
+    @property
+    def queue_bytes(self) -> Expr:
+        return sum((g.bytes * g.buffers for g in self.groups), const(0))
+
+    @property
+    def ub_bytes(self) -> Expr:
+        """Bytes of UB that the kernel takes on a vector core."""
+        return self.pool_bytes + self.queue_bytes
+
+    def breakdown(self) -> str:
+        """The buffers and their sizes, for messages: `2 x tm * K * 4 (x), ...`."""
+        parts = [f"{g.buffers} x {g.bytes} bytes ({g.label})" for g in self.groups]
+        counts: dict[Expr, int] = {}
+        for slot in self.slots:
+            counts[slot.bytes] = counts.get(slot.bytes, 0) + 1
+        return ", ".join(parts + [f"{n} x {size} bytes (temporaries)" for size, n in counts.items()])
+
+    # -- the walk -----------------------------------------------------------------------------
+
+    def _block(self, block: Block) -> None:
+        for op in vector_ops(block):
+            at = self.program.position[op]
+            match op:
+                case GridOp():
+                    self._block(op.body.block)
+                    at = self.program.loop_end[op]
+                case ForOp():
+                    self._for(op)
+                    at = self.program.loop_end[op]
+                case SyncOp() | WorkspaceOp():
+                    pass
+                case YieldOp():
+                    self._yield(op)
+                case LoadOp() | MoveOp():
+                    self._load(op)
+                case StoreOp():
+                    self._store(op)
+                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp():
+                    self._compute(op)
+            self._release(at)
+
+    def _release(self, at: int) -> None:
+        for root in self._expire.pop(at, []):
+            home = self.homes[root]
+            if home.slot is not None:
+                self._free_slots.setdefault(home.slot.bytes, []).append(home.slot)
+            elif home.queue is not None and home.queue.position == "vecin":
+                home.queue.live -= 1
+                self.frees.setdefault(at, []).append(root)
+        for group in self._out_ends.pop(at, []):
+            group.live -= 1
+
+    def _for(self, op: ForOp) -> None:
+        carries = []
+        for init, variable in zip(op.inits, op.carried_results, strict=True):
+            form = self.program.windows(op).form(op, tile_type(variable))
+            self._new_slot(variable, form)
+            number = self.program.number(init)
+            recipe = Fill() if number is not None else COPY
+            carries.append(Carry(init, variable, recipe))
+        self.starts[op] = carries
+        self._release(self.program.position[op])
+        self._block(op.body.block)
+
+    def _yield(self, op: YieldOp) -> None:
+        loop = op.parent_op()
+        assert isinstance(loop, ForOp)
+        copies = []
+        variables = {self.program.root(r) for r in loop.carried_results}
+        for value, variable in zip(op.carried, loop.carried_results, strict=True):
+            root = self.program.root(value)
+            if root is variable:
+                continue
+            if root in variables:
+                raise refuse(op, "a loop exchanges its carried states", hint="yield copies of them")
+            copies.append(Carry(value, variable, Fill() if self.program.number(value) is not None else COPY))
+        self.nexts[op] = copies
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def _take(self, size: Expr) -> Slot:
+        free = self._free_slots.get(size)
+        if free:
+            return free.pop()
+        slot = Slot(len(self.slots), size)
+        self.slots.append(slot)
+        return slot
+
+    def _new_slot(self, root: SSAValue, form: Form) -> None:
+        self.homes[root] = Home(form, slot=self._take(_slot_bytes(form.bytes)))
+        self._expire_at(root)
+
+    def _expire_at(self, root: SSAValue) -> None:
+        self._expire.setdefault(self.program.end(root), []).append(root)
+
+    def _scratch(self, needs: Sequence[Scratch]) -> list[tuple[Slot, Scratch]]:
+        return [(self._take(_slot_bytes(n.elements * n.dtype.bytes)), n) for n in needs]
+
+    def _give_back(self, scratch: Sequence[tuple[Slot, Scratch]]) -> None:
+        for slot, _ in scratch:
+            self._free_slots.setdefault(slot.bytes, []).append(slot)
+
+    def _group(self, position: str, size: Expr, op: Operation, label: str) -> Group:
+        for group in self.groups:
+            if group.position == position and group.bytes == size:
+                break
+        else:
+            group = Group(position, size, label=label)
+            self.groups.append(group)
+        group.live += 1
+        group.peak = max(group.peak, group.live)
+        group.looped |= bool(self.program.loops(op))
+        return group
+
+    def _set_buffers(self) -> None:
+        """One buffer more than what lives at a time lets the next load start early, as far as events allow."""
+        for position in ("vecin", "vecout"):
+            groups = [g for g in self.groups if g.position == position]
+            for group in groups:
+                group.buffers = group.peak
+            spare = MAX_QUEUE_BUFFERS - sum(g.peak for g in groups)
+            for group in groups:
+                if group.looped and spare > 0:
+                    group.buffers += 1
+                    spare -= 1
+
+    # -- leaves -------------------------------------------------------------------------------
+
+    def _label(self, op: Operation) -> str:
+        array = op.operands[0] if isinstance(op, LoadOp) else op.operands[-1]
+        names = dict(zip(self.kernel.body.block.args, self.kernel.arg_names.data, strict=True))
+        return names.get(array, array.name_hint or "block")  # type: ignore[arg-type]
+
+    def _load(self, op: LoadOp | MoveOp) -> None:
+        result = op.results[0]
+        type = tile_type(result)
+        form = self.program.windows(op).form(op, type)
+        kind = memory_dtype(type.dtype)
+        memory = form.with_dtype(kind)
+        if isinstance(op, LoadOp) and op.guards:
+            raise refuse(
+                op,
+                "a load with a guard has no lowering yet",
+                got=", ".join(str(g) for g in op.guards),
+                hint="pad or concatenate in a kernel of its own",
+            )
+        self._check_dtype(op, type.dtype)
+        group = self._group("vecin", _slot_bytes(memory.bytes), op, self._label(op))
+        recipe = load_cast(type.dtype)
+        if recipe is None and op in self.staged:
+            recipe = COPY
+        if recipe is None:
+            self.homes[result] = Home(form, queue=group)
+            self._expire_at(result)
+            self.leaves[op] = Leaf(form, queue=group)
+            return
+        kinds = (Kind.FULL,)
+        scratch = self._scratch(recipe.scratch(kinds, form))
+        self._new_slot(result, form)
+        self._give_back(scratch)
+        group.live -= 1
+        self.leaves[op] = Leaf(form, recipe, kinds, scratch, group)
+
+    def _check_dtype(self, op: Operation, kind: dt.DType) -> None:
+        known = (dt.F32, dt.F16, dt.BF16, dt.I8, dt.U8, dt.I16, dt.I32, dt.I64, dt.BOOL)
+        if kind not in known:
+            raise refuse(
+                op, f"tiles of {kind} have no lowering", expected=" or ".join(d.name for d in known), got=kind
+            )
+
+    def _store(self, op: StoreOp) -> None:
+        program, type = self.program, tile_type(op.value)
+        form = program.windows(op).form(op, type)
+        target = op.target.type
+        assert isinstance(target, GmType)
+        if op.add:
+            raise refuse(op, "scatter-add has no lowering yet")
+        self._check_guards(op)
+        memory = form.with_dtype(memory_dtype(target.dtype))
+        size = _slot_bytes(memory.bytes)
+        home = self.homes.get(program.root(op.value))
+        if home is not None and home.queue is not None and home.queue.position == "vecout":
+            self.leaves[op] = Leaf(form, queue=home.queue, source=op.value, sink=True)
+            self._out_ends.setdefault(program.position[op], []).append(home.queue)
+            return
+        group = self._group("vecout", size, op, self._label(op))
+        source, recipe = self._store_recipe(op, type.dtype)
+        number = program.number(source)
+        kinds = (Kind.NUMBER if number is not None else Kind.FULL,)
+        if number is not None and not isinstance(recipe, Fill):
+            recipe = OnNumber(recipe)
+        scratch = self._scratch(recipe.scratch(kinds, form))
+        self._give_back(scratch)
+        self.leaves[op] = Leaf(form, recipe, kinds, scratch, group, source)
+        self._out_ends.setdefault(program.position[op], []).append(group)
+
+    def _store_recipe(self, op: StoreOp, kind: dt.DType) -> tuple[SSAValue, Recipe]:
+        """The value in UB that a store starts from, and what makes array elements of it."""
+        program = self.program
+        if op.value in program.lazy:
+            producer = op.value.owner
+            assert isinstance(producer, MapOp)
+            source = producer.args[0]
+            recipe = self._cast_recipe(producer)
+            if kind.is_bool:
+                raise refuse(op, "a converted predicate can't be stored at once")
+            return source, recipe
+        convert = store_cast(kind)
+        if program.number(op.value) is not None:
+            if convert is not None:
+                return op.value, convert
+            if kind in (dt.F32, dt.F16, dt.BF16, dt.I32, dt.I16):
+                return op.value, Fill()
+            return op.value, Cast(dt.F32, kind, integral=True)
+        return op.value, convert or COPY
+
+    def _check_guards(self, op: StoreOp) -> None:
+        wide = self.program.windows(op).wide_axes(tile_type(op.value).axes)
+        for guard in op.guards:
+            if names := sorted(guard.names() & set(wide)):
+                raise refuse(
+                    op,
+                    f"a store guarded along '{names[0]}' has no lowering yet",
+                    expected="a guard on the window of a loop, like [m.lo in 0 to 1]",
+                    got=str(guard),
+                )
+
+    def _cast_recipe(self, op: MapOp) -> Recipe:
+        source, target = tile_type(op.args[0]).dtype, tile_type(op.res).dtype
+        recipe = cast_recipe(source, target)
+        if recipe is None:
+            raise refuse(
+                op, f"no conversion from {source} to {target} on this hardware", hint="convert to f32 first"
+            )
+        return recipe
+
+    def _compute(self, op: Operation) -> None:
+        program = self.program
+        result = op.results[0]
+        if result in program.lazy or program.number(result) is not None:
+            return
+        root = program.root(result)
+        if root is not result and result not in program.in_place:
+            return  # shares the memory of its operand
+        windows = program.windows(op)
+        form = windows.form(op, tile_type(result))
+        at_form = form
+        match op:
+            case FillOp():
+                recipe: Recipe = Fill()
+                kinds: tuple[Kind, ...] = (Kind.NUMBER,)
+            case IndexOp():
+                recipe, kinds = Coordinates(const(0), const(0), const(0)), ()
+            case ReduceOp():
+                recipe, kinds, at_form = self._reduce(op)
+            case _:
+                recipe, kinds = self._map(op, form)
+        scratch = self._scratch(recipe.scratch(kinds, at_form))
+        if root is result:
+            self._place(op, result, form, recipe, kinds)
+        self._give_back(scratch)
+        self.leaves[op] = Leaf(at_form, recipe, kinds, scratch)
+
+    def _place(self, op: Operation, result: SSAValue, form: Form, recipe: Recipe, kinds: Kinds) -> None:
+        """Give a result memory: an output tensor, an operand's slot whose life ends here, or another slot."""
+        program = self.program
+        at = program.position[op]
+        if (store := self._sink(op, result)) is not None:
+            group = self._group("vecout", _slot_bytes(form.bytes), op, self._label(store))
+            self.homes[result] = Home(form, queue=group)
+            return
+        roots = [program.root(v) for v in op.operands]
+        for i in recipe.inplace(kinds):
+            if i >= len(roots) or kinds[i] is not Kind.FULL:
+                continue
+            home = self.homes.get(roots[i])
+            elsewhere = any(r is roots[i] for j, r in enumerate(roots) if j not in recipe.inplace(kinds))
+            if home is None or home.slot is None or elsewhere or program.end(roots[i]) != at:
+                continue
+            if home.slot.bytes != _slot_bytes(form.bytes) or roots[i] not in self._expire.get(at, []):
+                continue
+            self._expire[at].remove(roots[i])
+            self.homes[result] = Home(form, slot=home.slot)
+            self._expire_at(result)
+            return
+        self._new_slot(result, form)
+
+    def _sink(self, op: Operation, result: SSAValue) -> StoreOp | None:
+        """The store that takes this result straight from the output queue, if it is its only use."""
+        store = result.get_user_of_unique_use()
+        if not isinstance(store, StoreOp) or store.parent is not op.parent or store.guards:
+            return None
+        target = store.target.type
+        assert isinstance(target, GmType)
+        kind = tile_type(result).dtype
+        same = not kind.is_bool and memory_dtype(target.dtype) is kind
+        busy = sum(g.live for g in self.groups if g.position == "vecout")
+        return store if same and busy < MAX_QUEUE_BUFFERS // 2 else None
+
+    def kinds(self, op: Operation, values: Sequence[SSAValue], form: Form) -> tuple[Kind, ...]:
+        """How operands relate to a result of `form`."""
+        windows = self.program.windows(op)
+        found = []
+        for value in values:
+            axes = windows.wide_axes(tile_type(value).axes)
+            if self.program.number(value) is not None:
+                found.append(Kind.NUMBER)
+            elif axes == form.axes:
+                found.append(Kind.FULL)
+            elif not axes:
+                found.append(Kind.ONE)
+            else:
+                found.append(Kind.COL if axes == form.axes[:1] else Kind.ROW)
+        return tuple(found)
+
+    def _map(self, op: Operation, form: Form) -> tuple[Recipe, tuple[Kind, ...]]:
+        assert isinstance(op, MapOp | MergeOp)
+        if isinstance(op, MergeOp):
+            function = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}[op.monoid]
+        else:
+            function = op.function
+        kinds = self.kinds(op, op.operands, form)
+        if function == "cast":
+            assert isinstance(op, MapOp)
+            recipe: Recipe = self._cast_recipe(op)
+        else:
+            if function not in MAPS:
+                raise refuse(op, f"the function '{function}' has no lowering to Ascend C yet")
+            recipe = MAPS[function]
+            self._check_compute(op, function, kinds)
+        if kinds[0] is Kind.NUMBER and (len(kinds) == 1 or (kinds[1] is Kind.NUMBER and len(kinds) == 2)):
+            recipe = OnNumber(recipe)
+        return recipe, kinds
+
+    def _check_compute(self, op: Operation, function: str, kinds: Kinds) -> None:
+        """Floats compute as f32; int32 has the few instructions that its unit knows."""
+        for value in op.operands:
+            kind = physical_dtype(tile_type(value).dtype)
+            if kind is dt.F32:
+                continue
+            if kind is dt.I32 and function in INTEGER_MAPS and set(kinds) <= {Kind.FULL, Kind.NUMBER}:
+                continue
+            raise refuse(
+                op,
+                f"'{function}' on a tile of {tile_type(value).dtype} has no lowering",
+                expected="f32 (or add, sub, mul, max, min of equal i32 tiles)",
+                got=tile_type(value).dtype,
+                hint="add a tile.map cast to f32 before, and one back after",
+            )
+
+    def _reduce(self, op: ReduceOp) -> tuple[Recipe, tuple[Kind, ...], Form]:
+        windows = self.program.windows(op)
+        source = windows.form(op, tile_type(op.args[0]))
+        if physical_dtype(tile_type(op.args[0]).dtype) is not dt.F32:
+            raise refuse(
+                op, "reductions work in f32", got=tile_type(op.args[0]).dtype, hint="add a tile.map cast"
+            )
+        over = set(windows.wide_axes(op.over))
+        lanes = source.axes[-1] in over
+        rows = len(source.axes) == 2 and source.axes[0] in over
+        recipe: Recipe = Reduce(op.monoid, lanes, rows)
+        if self.program.number(op.args[0]) is not None:
+            return OnNumber(recipe), (Kind.NUMBER,), source
+        return recipe, (Kind.FULL,), source
+
+    # -- questions of the lowering --------------------------------------------------------------
+
+    def number(self, value: SSAValue) -> Number | None:
+        return self.program.number(value)
+
+    def check_buffers(self) -> None:
+        """Raise UnsupportedError if the kernel needs more buffers or queue tensors than a core has."""
+        for position in ("vecin", "vecout"):
+            total = sum(g.buffers for g in self.groups if g.position == position)
+            if total > MAX_QUEUE_BUFFERS:
+                raise UnsupportedError(
+                    f"kernel '{self.kernel.sym_name.data}' needs {total} {position} buffers at a time",
+                    expected=f"at most {MAX_QUEUE_BUFFERS} (event ids of a pipe pair)",
+                    hint="split the kernel",
+                )
+
+
+def _slot_bytes(size: Expr) -> Expr:
+    """Slots start 32-byte aligned, so their sizes are multiples of 32."""
+    value = size.as_int()
+    if value is not None:
+        return const(-(-value // 32) * 32)
+    return size if all(c % 32 == 0 for c in size.terms.values()) else round_up(size, 32)

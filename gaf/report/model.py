@@ -1,0 +1,558 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`build_report`: the figures of a fusion, from which text, JSON and HTML are made; the same for the same model."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from gaf.dialects.ascendc.sync import SyncAllOp
+from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
+from gaf.dialects.graph.meaning import View
+from gaf.dialects.graph.model import Model, bind_symbols
+from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import UnsupportedError
+from gaf.fusion.region import NotFusible, build_region, reads_in, region_bytes
+from gaf.passes.graph.fuse import HOST_REASON
+from gaf.passes.graph.lower_graph import fused_region
+from gaf.runtime.executor import kernel_names
+from gaf.runtime.kernel import Kernel
+from gaf.runtime.verify import random_inputs
+
+if TYPE_CHECKING:
+    from gaf.compiler import FusedModel
+    from gaf.runtime.verify import Verification
+
+SCHEMA = 1
+"""Version of the JSON form; it grows when a key changes its meaning or goes away."""
+
+UNKNOWN_SIZE = 5
+"""Size taken for a symbol that no input has (a data-dependent dim)."""
+
+
+@dataclass
+class Buffer:
+    """An on-chip buffer of a kernel; bytes at the report's sizes."""
+
+    name: str
+    space: str
+    bytes: int
+
+
+@dataclass
+class KernelReport:
+    """One generated kernel.
+
+    `launches` counts its uses in one run of the model. Bytes are per launch, every operand once, at the
+    report's sizes; `blocks` is the launch width and `on_chip` the bytes per memory, both None with the reason
+    in `note` if these sizes are left to another variant. `error` and `tolerance` are filled by verification.
+    """
+
+    name: str
+    kind: str
+    pattern: str
+    launches: int
+    members: list[str]
+    source: str
+    arguments: list[str]
+    guards: list[str]
+    barriers: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    blocks: int | None = None
+    workspace: int | None = None
+    on_chip: dict[str, int] = field(default_factory=dict)
+    buffers: list[Buffer] = field(default_factory=list)
+    note: str = ""
+    error: float | None = None
+    tolerance: float | None = None
+
+
+@dataclass
+class LaunchReport:
+    """One step of a run: a kernel launch, or an op on the host (`kernel` is None).
+
+    `sources` are the numbers of the steps whose results it reads, through views; `inputs` the model inputs.
+    """
+
+    number: int
+    kernel: str | None
+    label: str
+    pattern: str
+    members: list[str]
+    sources: list[int]
+    inputs: list[str]
+    outputs: list[str]
+    bytes: int
+
+
+@dataclass
+class HostReport:
+    """Ops of one type that run on the host."""
+
+    op: str
+    reason: str
+    count: int
+    nodes: list[str]
+
+
+@dataclass
+class DecisionReport:
+    """One answered question of the search; `reason` is the binding constraint, empty for a join."""
+
+    producer: str
+    consumer: str
+    fused: bool
+    reason: str
+
+
+@dataclass
+class Candidate:
+    """Ops that fusion joined; applied unless no kernel of them fits the chip."""
+
+    pattern: str
+    members: list[str]
+    applied: bool
+
+
+@dataclass
+class Report:
+    """Everything a reader of a fusion wants to know.
+
+    `ops_before` counts ops as the user wrote them. `launches` are generated kernels per run, a kernel with b
+    grid-wide barriers counting max(1, b); `kernels` adds the ops that stay on the host, views excluded.
+    `bytes_before` and `bytes_after` are what all ops, or all kernels and host ops, read and write when every
+    operand moves once, views cost nothing and constants are folded, at the sizes in `symbols`.
+    """
+
+    version: str
+    model: str
+    source: str
+    opset: int
+    target: str
+    numerics: str
+    inputs: list[str]
+    outputs: list[str]
+    symbols: dict[str, int]
+    ops_before: int
+    launches: int
+    kernels: int
+    bytes_before: int
+    bytes_after: int
+    float_ops_outside_kernels: int
+    kernel_list: list[KernelReport]
+    steps: list[LaunchReport]
+    host: list[HostReport]
+    candidates: list[Candidate]
+    decisions: list[DecisionReport]
+    notes: list[str]
+    verification: dict[str, Any] | None = None
+
+    @property
+    def fusions(self) -> dict[str, int]:
+        """Kind of kernel -> launches of kernels of this kind that join two ops or more."""
+        kinds = {k.name: k for k in self.kernel_list}
+        found = Counter(
+            kinds[s.kernel].kind for s in self.steps if s.kernel is not None and "+" in s.pattern
+        )
+        return dict(sorted(found.items()))
+
+    @property
+    def memory_saved(self) -> float:
+        """Fraction of the bytes that fusion saves, 0..1."""
+        return max(0.0, 1 - self.bytes_after / self.bytes_before) if self.bytes_before else 0.0
+
+    def attach(self, verification: Verification) -> None:
+        """Add the result of `FusedModel.verify`."""
+        tolerances: dict[str, float] = {}
+        for c in verification.launches:
+            if c.kernel is not None:
+                tolerances[c.kernel] = min(c.tolerance, tolerances.get(c.kernel, math.inf))
+        errors = verification.kernel_errors()
+        for kernel in self.kernel_list:
+            kernel.error, kernel.tolerance = errors.get(kernel.name), tolerances.get(kernel.name)
+        self.verification = verification_json(verification)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; equal for equal models and options (no times, no paths of this machine)."""
+        return {
+            "schema": SCHEMA,
+            "gaf": self.version,
+            "model": {
+                "name": self.model, "source": self.source, "opset": self.opset,
+                "inputs": self.inputs, "outputs": self.outputs,
+            },
+            "target": self.target,
+            "numerics": self.numerics,
+            "symbols": self.symbols,
+            "figures": self.figures(),
+            "fusions": self.fusions,
+            "kernels": [_plain(k) for k in self.kernel_list],
+            "launches": [_plain(s) for s in self.steps],
+            "host": [_plain(h) for h in self.host],
+            "candidates": [_plain(c) for c in self.candidates],
+            "decisions": [_plain(d) for d in self.decisions],
+            "notes": self.notes,
+            "verification": self.verification,
+        }  # fmt: skip
+
+    def figures(self) -> dict[str, Any]:
+        """The numbers at the top of a report."""
+        return {
+            "ops_before": self.ops_before,
+            "kernels": self.kernels,
+            "launches": self.launches,
+            "distinct_kernels": len(self.kernel_list),
+            "host_ops": sum(h.count for h in self.host),
+            "float_ops_outside_kernels": self.float_ops_outside_kernels,
+            "bytes_before": self.bytes_before,
+            "bytes_after": self.bytes_after,
+            "memory_saved": round(self.memory_saved, 6),
+        }
+
+    def __str__(self) -> str:
+        from gaf.report.text import report_text
+
+        return report_text(self)
+
+
+def build_report(
+    fused: FusedModel, verification: Verification | None = None, symbols: Mapping[str, int] | None = None
+) -> Report:
+    """The report of a fused model.
+
+    `symbols` gives the sizes at which bytes and buffers are evaluated; by default those that verification
+    takes for its random inputs.
+    """
+    from gaf import __version__
+
+    model, source = fused.model, fused.source_model
+    env = _symbols(fused, symbols)
+    strict = fused.config.strict
+    kernels = {k.name: k for k in fused.kernels}
+    steps = list(_steps(model, kernels, env, strict))
+    reports = _kernel_reports(fused, steps, env, strict)
+    barriers = {k.name: k.barriers for k in reports}
+    host = _host(model)
+    launches = sum(max(1, barriers[s.kernel]) for s in steps if s.kernel is not None)
+    report = Report(
+        version=__version__,
+        model=source.name,
+        source=Path(source.source).name,
+        opset=source.opset,
+        target=fused.config.target,
+        numerics=fused.config.numerics,
+        inputs=[f"{n}: {t}" for n, t in zip(source.input_names, source.input_types)],
+        outputs=[f"{n}: {t}" for n, t in zip(source.output_names, source.output_types)],
+        symbols={s: env[s] for s in _input_symbols(source)},
+        ops_before=source.num_ops,
+        launches=launches,
+        kernels=launches + sum(h.count for h in host),
+        bytes_before=_Bytes(env, strict).model(source),
+        bytes_after=sum(s.bytes for s in steps),
+        float_ops_outside_kernels=sum(_is_float(op) for op in _host_ops(model)),
+        kernel_list=reports,
+        steps=steps,
+        host=host,
+        candidates=_candidates(fused),
+        decisions=[DecisionReport(d.producer, d.consumer, d.fused, d.reason) for d in fused.decisions],
+        notes=list(source.notes),
+    )
+    if verification is not None:
+        report.attach(verification)
+    return report
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def op_title(op: Operation) -> str:
+    """What people call an op: `MatMul`, `LayerNorm`, `Gelu`."""
+    names = getattr(type(op), "ONNX", ())
+    if not names:
+        return "".join(p.capitalize() for p in op.name.removeprefix("graph.").split("_"))
+    return names[0].rpartition(".")[2].replace("Normalization", "Norm")
+
+
+def pattern_of(ops: Sequence[Operation]) -> str:
+    """`MatMul+Add+Relu`: the computing ops of a group in order; casts are named only if there is nothing else."""
+    titles = [op_title(op) for op in ops if _computes(op)]
+    shown = [t for t in titles if t not in ("Cast", "CastLike")] or titles or [op_title(op) for op in ops[:1]]
+    return "+".join(shown)
+
+
+def member_names(ops: Sequence[Operation]) -> list[str]:
+    """Model nodes of a group, each once, in order; constants are left out."""
+    found = [location_name(op) or op.name for op in ops if not isinstance(op, ConstantOp | WeightOp)]
+    return list(dict.fromkeys(found))
+
+
+def _computes(op: Operation) -> bool:
+    """Work of its own: no constant, and no view but one that reads through indices."""
+    if not isinstance(op, GraphOp) or isinstance(op, ConstantOp | WeightOp):
+        return False
+    return not op.IS_VIEW or _gathers(op)
+
+
+def _gathers(op: GraphOp) -> bool:
+    meaning = op.meaning()
+    return isinstance(meaning, View) and any(reads_in(e) for p in meaning.pieces for e in p.index)
+
+
+def _is_float(op: GraphOp) -> bool:
+    """Computes on floats: the ops that belong into kernels."""
+    return any(tensor_type(r).dtype.is_float for r in op.results)
+
+
+def _host_ops(model: Model) -> list[GraphOp]:
+    """Ops outside kernels that compute: constants and plain views don't count."""
+    return [op for op in model.block.ops if isinstance(op, GraphOp) and _computes(op)]
+
+
+def _host(model: Model) -> list[HostReport]:
+    groups: dict[tuple[str, str], list[str]] = {}
+    for op in _host_ops(model):
+        reason = op.attributes.get(HOST_REASON)
+        text = reason.data if reason is not None else "it has no kernel form"  # type: ignore[attr-defined]
+        groups.setdefault((op_title(op), text), []).append(location_name(op) or op.name)
+    return [HostReport(op, reason, len(nodes), nodes) for (op, reason), nodes in sorted(groups.items())]
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+
+def _input_symbols(model: Model) -> list[str]:
+    return sorted({s for t in model.input_types for s in t.symbols()})
+
+
+def _symbols(fused: FusedModel, given: Mapping[str, int] | None) -> dict[str, int]:
+    """A size for every symbol of the model."""
+    source = fused.source_model
+    defaults = random_inputs(source)
+    env = bind_symbols(source.input_names, source.input_types, [defaults[n] for n in source.input_names])
+    env.update({k: int(v) for k, v in (given or {}).items()})
+    for model in (source, fused.model):
+        for op in model.module.walk():
+            for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
+                if isinstance(value.type, TensorType):
+                    for symbol in value.type.symbols():
+                        env.setdefault(symbol, UNKNOWN_SIZE)
+    return env
+
+
+class _Bytes:
+    """Bytes of single ops, equal ones computed once."""
+
+    def __init__(self, env: Mapping[str, int], strict: bool) -> None:
+        self.env, self.strict = env, strict
+        self.known: dict[tuple, int] = {}
+
+    def model(self, model: Model) -> int:
+        """What all ops move that depend on an input: any runtime computes the others once, when it loads the model."""
+        total = 0
+        constant: set[SSAValue] = set()
+        for op in model.block.ops:
+            if isinstance(op, ConstantOp | WeightOp) or (op.operands and constant.issuperset(op.operands)):
+                constant.update(op.results)
+            elif _computes(op):
+                total += self.op(op)
+        return total
+
+    def op(self, op: Operation) -> int:
+        """Every operand once, for an indexed operand the rows that are read; and every result that is used."""
+        types = tuple(tensor_type(v) for v in (*op.operands, *op.results))
+        same = tuple(op.operands.index(o) for o in op.operands)  # x * x reads x once
+        key = (op.name, tuple(op.properties.items()), types, same, tuple(bool(r.uses) for r in op.results))
+        if key not in self.known:
+            self.known[key] = self._op(op)
+        return self.known[key]
+
+    def _op(self, op: Operation) -> int:
+        results = [r for r in op.results if r.uses]
+        try:
+            if results:
+                return sum(region_bytes(build_region([op], results, self.strict), self.env))
+        except (NotFusible, KeyError):
+            pass
+        operands = [o for o in dict.fromkeys(op.operands) if not isinstance(o.owner, ConstantOp)]
+        return sum(tensor_type(v).num_bytes().evaluate(self.env) for v in (*operands, *results))
+
+
+# -- kernels and steps ------------------------------------------------------------------------------
+
+
+def _steps(model: Model, kernels: Mapping[str, Kernel], env: Mapping[str, int], strict: bool) -> Iterator[LaunchReport]:
+    """Launches and host ops in the order in which they run."""
+    single = _Bytes(env, strict)
+    moved: dict[str, int] = {}
+    number_of: dict[Operation, int] = {}
+    input_of: dict[SSAValue, str] = dict(zip(model.block.args, model.input_names))
+    for op in model.block.ops:
+        if isinstance(op, FusedOp):
+            kernel = _launched(op, kernels, env)
+            if kernel.name not in moved:
+                moved[kernel.name] = sum(region_bytes(fused_region(op, strict), env))
+            name, label, size = kernel.name, op.label.data, moved[kernel.name]
+            members, pattern = member_names(op.members), pattern_of(op.members)
+        elif _computes(op):
+            name, label, size = None, location_name(op) or op.name, single.op(op)
+            members, pattern = [label], op_title(op)
+        else:
+            continue
+        sources, inputs = _sources(op, number_of, input_of)
+        number_of[op] = len(number_of)
+        yield LaunchReport(
+            number_of[op], name, label, pattern, members, sources, inputs,
+            [str(r.type) for r in op.results], size,
+        )  # fmt: skip
+
+
+def _sources(op: Operation, number_of: Mapping[Operation, int], input_of: Mapping[SSAValue, str]) -> tuple[list[int], list[str]]:
+    """Steps and model inputs that an op reads, through views."""
+    steps: set[int] = set()
+    inputs: dict[str, None] = {}
+    stack, seen = list(op.operands), set()
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value in input_of:
+            inputs[input_of[value]] = None
+        elif isinstance(value.owner, Operation):
+            if value.owner in number_of:
+                steps.add(number_of[value.owner])
+            else:
+                stack += value.owner.operands
+    return sorted(steps), sorted(inputs)
+
+
+def _launched(fused: FusedOp, kernels: Mapping[str, Kernel], env: Mapping[str, int]) -> Kernel:
+    """The variant that is launched at these sizes; the first one if none fits them."""
+    variants = [kernels[n] for n in kernel_names(fused) if n in kernels]
+    return next((k for k in variants if k.host.failed_guard(env) is None), variants[0])
+
+
+def _kernel_reports(fused: FusedModel, steps: Sequence[LaunchReport], env: Mapping[str, int], strict: bool) -> list[KernelReport]:
+    launches = Counter(s.kernel for s in steps)
+    first: dict[str, FusedOp] = {}
+    for op in fused.fused_ops:
+        for name in kernel_names(op):
+            first.setdefault(name, op)
+    found: list[KernelReport] = []
+    for kernel in fused.kernels:
+        op = first[kernel.name]
+        read, written = region_bytes(fused_region(op, strict), env)
+        entry = KernelReport(
+            kernel.name,
+            kernel.kind,
+            pattern_of(op.members),
+            launches[kernel.name],
+            member_names(op.members),
+            f"kernels/{kernel.name}.cpp",
+            [f"{role} {name}: {dtype}[{', '.join(map(str, shape))}]" for name, dtype, role, shape in _arguments(kernel)],
+            [g.meaning for g in kernel.host.guards if g.value.as_int() is None],
+            sum(isinstance(o, SyncAllOp) for o in kernel.ascendc.walk()),
+            read,
+            written,
+        )
+        _fill_sizes(entry, kernel, env)
+        found.append(entry)
+    return found
+
+
+def _arguments(kernel: Kernel) -> list[tuple[str, str, str, Sequence[Any]]]:
+    return [(name, str(kind.element), role, shape) for name, kind, role, shape in kernel.ascendc.args]
+
+
+def _fill_sizes(entry: KernelReport, kernel: Kernel, env: Mapping[str, int]) -> None:
+    try:
+        launch = kernel.host.evaluate(env)
+    except UnsupportedError as error:
+        entry.note = f"not launched at these sizes: {error.what}"
+        return
+    sizes = {**env, **launch.fields}
+    entry.blocks, entry.workspace = launch.blocks, launch.workspace
+    entry.buffers = [Buffer(b.name, b.space, b.bytes.evaluate(sizes)) for b in kernel.host.buffers]
+    for buffer in entry.buffers:
+        entry.on_chip[buffer.space] = entry.on_chip.get(buffer.space, 0) + buffer.bytes
+
+
+def _candidates(fused: FusedModel) -> list[Candidate]:
+    """Groups of two computing ops or more that the search joined, with those that were given up again."""
+    found: list[Candidate] = []
+    in_kernels: set[str] = set()
+    for op in fused.fused_ops:
+        pattern = pattern_of(op.members)
+        members = member_names(op.members)
+        in_kernels.update(members)
+        if "+" in pattern:
+            found.append(Candidate(pattern, members, True))
+    for members in _joined(fused):
+        kept = any(set(members) <= set(c.members) for c in found)
+        if not kept:
+            titles = {location_name(op): op_title(op) for op in fused.source_model.block.ops}
+            found.append(Candidate("+".join(titles.get(m, m) for m in members), members, False))
+    return found
+
+
+def _joined(fused: FusedModel) -> list[list[str]]:
+    """Groups of node names that the decisions joined, from the last join of each."""
+    groups: list[list[str]] = []
+    for decision in fused.decisions:
+        if decision.fused:
+            names = list(dict.fromkeys([*decision.producer.split(" + "), *decision.consumer.split(" + ")]))
+            groups = [g for g in groups if not set(g) <= set(names)]
+            groups.append(names)
+    return groups
+
+
+# -- plain data -----------------------------------------------------------------------------------
+
+
+def verification_json(verification: Verification) -> dict[str, Any]:
+    """A verification as plain data."""
+    return _finite({
+        "engine": verification.engine,
+        "ok": verification.ok,
+        "max_error": verification.max_error,
+        "max_kernel_error": verification.max_kernel_error,
+        "outputs": [
+            {"name": c.name, "error": c.error, "max_abs": c.max_abs, "tolerance": c.tolerance, "ok": c.ok, "note": c.note}
+            for c in verification.outputs
+        ],
+        "launches": [
+            {"kernel": c.kernel, "output": c.name, "error": c.error, "tolerance": c.tolerance, "ok": c.ok, "note": c.note,
+             "nodes": list(dict.fromkeys(c.nodes))}
+            for c in verification.launches
+        ],
+        "violations": [dict(v) for v in verification.violations],
+    })  # fmt: skip
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no inf and nan: they become text; numpy scalars become Python's."""
+    match value:
+        case np.generic():
+            return _finite(value.item())
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {k: _finite(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_finite(v) for v in value]
+    return value
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return _finite(asdict(record))

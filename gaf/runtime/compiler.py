@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C++ compiler of this machine: finding it, building shared libraries with a disk cache, errors for users."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Iterator
+
+from gaf.errors import CompileError
+
+GAF = Path(__file__).resolve().parent.parent
+INCLUDE = GAF / "runtime" / "include"
+NATIVE = GAF / "runtime" / "native"
+DEVICE = GAF / "codegen" / "device"
+
+COMMON_FLAGS = ("-std=c++17", "-fPIC", "-fno-strict-aliasing", "-fno-gnu-unique", "-fvisibility-inlines-hidden",
+                "-ffp-contract=off", "-pipe")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++17 compiler: `command` to run it, `version` (first line of --version), `clang` or not."""
+
+    command: tuple[str, ...]
+    version: str
+    clang: bool
+
+    def flags(self, *flags: str) -> list[str]:
+        """`flags` without those that this compiler does not know."""
+        if not self.clang:
+            return list(flags)
+        gcc_only = ("-fno-gnu-unique",)
+        return [f for f in flags if f not in gcc_only]
+
+
+def _probe(command: Sequence[str]) -> Compiler | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        run = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    first = run.stdout.splitlines()[0] if run.stdout else ""
+    return Compiler(tuple(command), first, "clang" in run.stdout.lower())
+
+
+@lru_cache(maxsize=1)
+def find_compiler() -> Compiler | None:
+    """The compiler that `CXX` names, else g++, else clang++; None when there is none (see `compiler_reason`)."""
+    named = os.environ.get("CXX")
+    candidates = [shlex.split(named)] if named else [["g++"], ["clang++"]]
+    return next((c for c in map(_probe, candidates) if c is not None), None)
+
+
+def compiler_reason() -> str:
+    """One line: which compiler is used, or why none is."""
+    found = find_compiler()
+    if found is not None:
+        return f"C++ compiler: {found.version}"
+    named = os.environ.get("CXX")
+    if named:
+        return f"no C++ compiler: CXX='{named}' does not run"
+    return "no C++ compiler: neither g++ nor clang++ found (install one, or set CXX)"
+
+
+def require_compiler() -> Compiler:
+    """Raises CompileError when the machine has no C++ compiler."""
+    found = find_compiler()
+    if found is None:
+        raise CompileError(compiler_reason(), hint="use --engine=interpreter, which needs no compiler")
+    return found
+
+
+def default_cache_dir() -> Path:
+    """GAF_CACHE_DIR, else the platform's folder for caches; a temporary folder when that can't be written."""
+    if given := os.environ.get("GAF_CACHE_DIR"):
+        base = Path(given)
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches" / "gaf"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gaf"
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        if os.access(base, os.W_OK):
+            return base
+    except OSError:
+        pass
+    fallback = Path(tempfile.gettempdir()) / f"gaf-cache-{os.getuid() if hasattr(os, 'getuid') else 0}"
+    fallback.mkdir(parents=True, exist_ok=True)
+    return fallback
+
+
+@lru_cache(maxsize=1)
+def cpu_identity() -> str:
+    """What decides the code of -march=native: architecture, model and instruction sets."""
+    text = platform.machine()
+    try:
+        wanted = ("model name", "flags", "Features", "CPU part")
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+        text += "\n".join(line for line in lines if line.startswith(wanted))
+    except OSError:
+        text += platform.processor()
+    return text
+
+
+@lru_cache(maxsize=None)
+def tree_digest(*folders: Path, suffixes: tuple[str, ...] = (".h", ".cpp")) -> str:
+    """Hash of the names and contents of the C++ files below the folders."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in suffixes:
+                digest.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def key_of(*parts: str | bytes) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update((part if isinstance(part, bytes) else part.encode()) + b"\0")
+    return digest.hexdigest()[:32]
+
+
+def run_compiler(command: Sequence[str], what: str, reproducer: Path | None = None) -> None:
+    """Run one compiler command. Raises CompileError with the first error lines and the reproducer's path."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    except OSError as e:
+        raise CompileError(f"the C++ compiler can't be run: {e}", where=what) from e
+    if run.returncode == 0:
+        return
+    lines = run.stderr.splitlines()
+    errors = [line for line in lines if "error" in line] or lines
+    shown = "\n    ".join(errors[:5]) or f"exit code {run.returncode}, no message"
+    hint = None
+    if reproducer is not None:
+        (reproducer / "command.txt").write_text(shlex.join(command) + "\n")
+        (reproducer / "log.txt").write_text(run.stderr)
+        hint = f"sources, command and full log are kept in {reproducer}"
+    raise CompileError(f"the C++ compiler refused it\n    {shown}", where=what, hint=hint)
+
+
+@contextmanager
+def build_lock(path: Path) -> Iterator[None]:
+    """Keeps two processes from building the same thing at the same time, where the platform can."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    with open(path, "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def work_dir(cache: Path) -> Iterator[Path]:
+    """A folder for the files of one build; removed when the build succeeds or fails."""
+    cache.mkdir(parents=True, exist_ok=True)
+    path = Path(tempfile.mkdtemp(prefix="build-", dir=cache))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def publish(built: Path, target: Path) -> None:
+    """Move a finished file into the cache in one step: nobody ever sees half of it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(built, target)

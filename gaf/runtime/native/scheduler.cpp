@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cores as fibers: running the blocks of a launch, blocking and waking, deadlocks.
+#include "scheduler.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "twin/queue.h"
+
+namespace gaf_twin {
+
+namespace {
+
+thread_local CoreFiber* currentFiber = nullptr;
+
+constexpr Hardware AIV_MEMORY[] = {Hardware::UB};
+constexpr Hardware AIC_MEMORY[] = {Hardware::L1, Hardware::L0A, Hardware::L0B, Hardware::L0C, Hardware::BIAS,
+                                   Hardware::FIXBUF};
+
+// Stacks and core memory of finished blocks, kept for the next.
+thread_local std::vector<std::unique_ptr<Group>> spareGroups;
+
+std::string Escape(const std::string& s)
+{
+    std::string out;
+    for (char c : s) {
+        if (c == '"' || c == '\\') {
+            out += '\\';
+        }
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+    return out;
+}
+
+void CoreMain(void* arg)
+{
+    CoreFiber* f = static_cast<CoreFiber*>(arg);
+    const LaunchCall& call = *f->launch->call;
+    call.run(call.args, call.tiling);
+    if (!f->probing) {
+        if (f->launch->checking) {
+            check::coreEnd();
+        }
+    }
+    f->done = true;
+    f->fiber.Leave();
+}
+
+// Leaves the fiber until its wait is over.
+void Block(CoreFiber* f)
+{
+    if (!f->Runnable()) {
+        f->fiber.Leave();
+    }
+    f->wait = Wait::NOTHING;
+}
+
+}  // namespace
+
+const char* PositionName(AscendC::TPosition p)
+{
+    static const char* const names[] = {"GM", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "VECIN", "VECOUT",
+                                        "VECCALC", "SPM", "TSCM", "C2PIPE2GM", "C2PIPE2LOCAL", "MAX"};
+    return static_cast<uint32_t>(p) < sizeof(names) / sizeof(names[0]) ? names[static_cast<uint32_t>(p)] : "?";
+}
+
+const char* EventName(AscendC::HardEvent e)
+{
+    static const char* const names[] = {
+        "MTE2_MTE1", "MTE1_MTE2", "MTE1_M", "M_MTE1", "MTE2_V", "V_MTE2", "MTE3_V", "V_MTE3", "M_V", "V_M", "V_V",
+        "MTE3_MTE1", "MTE1_MTE3", "MTE1_V", "MTE2_M", "M_MTE2", "V_MTE1", "M_FIX", "FIX_M", "MTE3_MTE2", "MTE2_MTE3",
+        "S_V", "V_S", "S_MTE2", "MTE2_S", "S_MTE3", "MTE3_S", "MTE2_FIX", "FIX_MTE2", "FIX_S", "M_S", "FIX_MTE3",
+        "MTE1_FIX", "FIX_MTE1", "FIX_FIX", "no event"};
+    return static_cast<uint32_t>(e) < sizeof(names) / sizeof(names[0]) ? names[static_cast<uint32_t>(e)] : "?";
+}
+
+// ---- cores ---------------------------------------------------------------------------------------------------------
+
+Core& Current()
+{
+    CoreFiber* f = currentFiber;
+    if (__builtin_expect(f->probing, 0)) {  // the kernel started to work without naming its type
+        f->fiber.Leave();
+    }
+    return f->core;
+}
+
+void SetNode(const char* node)
+{
+    CoreFiber* f = currentFiber;
+    if (!f->probing) {
+        f->core.node = node;
+        if (f->launch->checking) {
+            check::setNode(node);
+        }
+    }
+}
+
+void DeclareKernelType(int type)
+{
+    CoreFiber* f = currentFiber;
+    if (f->probing) {
+        f->core.kernelType = static_cast<KernelMetaType>(type);
+        f->fiber.Leave();
+    }
+}
+
+Shape12 ShapeOfType(int type)
+{
+    switch (type) {
+        case KERNEL_TYPE_AIC_ONLY: case KERNEL_TYPE_MIX_AIC_1_0: return {true, 0};
+        case KERNEL_TYPE_MIX_AIC_1_1: return {true, 1};
+        case KERNEL_TYPE_MIX_AIC_1_2: return {true, 2};
+        default: return {false, 1};
+    }
+}
+
+bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, uint32_t sub)
+{
+    launch = owner;
+    group = g;
+    probing = done = false;
+    wait = Wait::NOTHING;
+    for (uint32_t i = 0; i < FLAG_IDS; ++i) {
+        flags[i] = taken[i] = pending1[i] = pending2[i] = 0;
+    }
+    syncs[0] = syncs[1] = 0;
+
+    const Hardware* kinds = kind == CoreKind::AIC ? AIC_MEMORY : AIV_MEMORY;
+    const uint32_t count = kind == CoreKind::AIC ? 6 : 1;
+    if (memory == nullptr || memoryKind != kind) {
+        uint64_t bytes = 4096;
+        for (uint32_t i = 0; i < count; ++i) {
+            bytes += BytesOf(kinds[i]) + 4096;
+        }
+        memory.reset(new uint8_t[bytes]);
+        memoryKind = kind;
+    }
+    uint8_t* p = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(memory.get()) + 4095) / 4096 * 4096);
+    for (uint32_t i = 0; i < 8; ++i) {
+        core.arena[i] = nullptr;
+        core.used[i] = 0;
+    }
+    check::Arena arenas[6];
+    for (uint32_t i = 0; i < count; ++i) {
+        core.arena[static_cast<uint32_t>(kinds[i])] = p;
+        arenas[i] = check::Arena{p, BytesOf(kinds[i]), kinds[i]};
+        p += (BytesOf(kinds[i]) + 4095u) / 4096 * 4096;
+    }
+    core.kind = kind;
+    core.block = block;
+    core.sub = sub;
+    core.subs = kind == CoreKind::AIV && owner->shape.aivs > 0 ? owner->shape.aivs : 1;
+    core.blockNum = owner->call->blocks;
+    core.kernelType = static_cast<KernelMetaType>(owner->type);
+    core.bufferCount = 0;
+    core.pipe = nullptr;
+    for (uint32_t i = 0; i < EVENT_TYPES; ++i) {
+        core.eventBusy[i] = core.flags[i] = 0;
+    }
+    core.maskLo = core.maskHi = ~0ull;
+    core.counterMode = false;
+    core.deqScale = 1.0f;
+    core.padValue = core.load3dPad = 0;
+    core.padValueSet = false;
+    core.atomicOp = AtomicOp::NONE;
+    core.node = "";
+    if (owner->checking) {
+        for (uint32_t i = 0; i < count; ++i) {
+            memset(arenas[i].base, 0xff, arenas[i].bytes);  // NaN in every float type
+        }
+        core.checkIndex = check::coreBegin(kind, block, sub, arenas, count);
+    }
+    return fiber.Reset(&CoreMain, this);
+}
+
+bool CoreFiber::Runnable() const
+{
+    if (done) {
+        return false;
+    }
+    switch (wait) {
+        case Wait::NOTHING: case Wait::YIELD: return true;
+        case Wait::FLAG: {
+            const uint32_t kind = core.kind == CoreKind::AIC ? 1 : 0;
+            return flags[waitId] > 0 || launch->grid.rounds[kind][waitId].load() > taken[waitId];
+        }
+        case Wait::SYNC_ALL: return launch->syncArrivals[waitAivOnly ? 1 : 0].load() >= waitTarget;
+        case Wait::TURN: return launch->finishedPrefix.load() >= core.block || launch->turnsOff.load();
+        default: return false;
+    }
+}
+
+std::string CoreFiber::Name() const
+{
+    char text[48];
+    if (core.kind == CoreKind::AIC) {
+        snprintf(text, sizeof(text), "AIC %u", core.block);
+    } else {
+        snprintf(text, sizeof(text), "AIV %u", core.block * core.subs + core.sub);
+    }
+    return text;
+}
+
+std::string CoreFiber::WaitsFor() const
+{
+    switch (wait) {
+        case Wait::FLAG: return "waits for cross-core flag " + std::to_string(waitId) + " that nobody sets";
+        case Wait::SYNC_ALL: return "waits in SyncAll for cores that never arrive";
+        case Wait::NEVER: return "waits for cores that this kernel type does not start";
+        default: return "cannot go on";
+    }
+}
+
+CoreFiber* Group::Aic() const
+{
+    return cores.front()->core.kind == CoreKind::AIC ? cores.front().get() : nullptr;
+}
+
+// ---- waiting and waking --------------------------------------------------------------------------------------------
+
+void Abandon(const char* rule, const char* message)
+{
+    CoreFiber* f = currentFiber;
+    if (!f->probing) {
+        f->launch->Fail(rule, f->Name(), message, f->core.node);
+    }
+    f->done = true;
+    for (;;) {
+        f->fiber.Leave();
+    }
+}
+
+void CrossSet(int mode, Pipe pipe, int id)
+{
+    Current();
+    CoreFiber* f = currentFiber;
+    if (f->launch->checking) {
+        check::crossSet(mode, pipe, id);
+    }
+    id &= FLAG_IDS - 1;
+    Group& g = *f->group;
+    if (mode == 0) {
+        const uint32_t kind = f->core.kind == CoreKind::AIC ? 1 : 0;
+        GridFlags& grid = f->launch->grid;
+        std::lock_guard<std::mutex> hold(grid.lock);
+        std::vector<uint32_t>& sets = grid.sets[kind][id];
+        const uint32_t per = kind == 1 ? 1 : f->launch->shape.aivs;
+        if (sets.empty()) {
+            sets.assign(static_cast<size_t>(f->core.blockNum) * per, 0);
+        }
+        ++sets[static_cast<size_t>(f->core.block) * per + f->core.sub];
+        uint32_t least = sets[0];
+        for (uint32_t s : sets) {
+            least = s < least ? s : least;
+        }
+        grid.rounds[kind][id].store(least);
+        f->launch->epoch.fetch_add(1);
+    } else if (mode == 1 || f->core.kind == CoreKind::AIV) {  // all AIVs of the block must set
+        bool all = true;
+        ++(mode == 1 ? f->pending1 : f->pending2)[id];
+        for (auto& c : g.cores) {
+            if (c->core.kind == CoreKind::AIV) {
+                all = all && (mode == 1 ? c->pending1 : c->pending2)[id] > 0;
+            }
+        }
+        if (all) {
+            for (auto& c : g.cores) {
+                if (c->core.kind == CoreKind::AIV) {
+                    --(mode == 1 ? c->pending1 : c->pending2)[id];
+                }
+                if ((c->core.kind == CoreKind::AIV) == (mode == 1)) {
+                    ++c->flags[id];
+                }
+            }
+        }
+    } else {
+        for (auto& c : g.cores) {
+            if (c->core.kind == CoreKind::AIV) {
+                ++c->flags[id];
+            }
+        }
+    }
+}
+
+void CrossWait(int id)
+{
+    Current();
+    CoreFiber* f = currentFiber;
+    const int slot = id & static_cast<int>(FLAG_IDS - 1);
+    f->wait = Wait::FLAG;
+    f->waitId = slot;
+    if (f->launch->checking && !f->Runnable()) {
+        check::crossBlock(id);
+    }
+    Block(f);
+    if (f->launch->checking) {
+        check::crossWait(id);
+    }
+    if (f->flags[slot] > 0) {
+        --f->flags[slot];
+    } else {
+        ++f->taken[slot];
+    }
+}
+
+void SyncAllCores(bool aivOnly)
+{
+    Current();
+    CoreFiber* f = currentFiber;
+    Launch& l = *f->launch;
+    if (aivOnly && f->core.kind == CoreKind::AIC) {
+        return;
+    }
+    if (l.checking) {
+        check::syncAllArrive(!aivOnly);
+    }
+    if (!aivOnly && !l.shape.aic) {
+        f->wait = Wait::NEVER;
+    } else {
+        const uint64_t cores = static_cast<uint64_t>(f->core.blockNum) * (l.shape.aivs + (aivOnly ? 0 : 1));
+        f->wait = Wait::SYNC_ALL;
+        f->waitAivOnly = aivOnly;
+        f->waitTarget = ++f->syncs[aivOnly ? 1 : 0] * cores;
+        l.syncArrivals[aivOnly ? 1 : 0].fetch_add(1);
+        l.epoch.fetch_add(1);
+    }
+    if (l.checking && !f->Runnable()) {
+        check::crossBlock(-1);
+    }
+    Block(f);
+    if (l.checking) {
+        check::syncAllLeave(!aivOnly);
+    }
+}
+
+void YieldCore()
+{
+    CoreFiber* f = currentFiber;
+    f->wait = Wait::YIELD;
+    f->fiber.Leave();
+    f->wait = Wait::NOTHING;
+}
+
+// Blocks take turns in atomic stores, so that sums do not depend on the schedule.
+void WaitTurn()
+{
+    CoreFiber* f = currentFiber;
+    f->wait = Wait::TURN;
+    Block(f);
+}
+
+// ---- the blocks of a launch ----------------------------------------------------------------------------------------
+
+GridFlags::GridFlags()
+{
+    for (auto& kind : rounds) {
+        for (auto& r : kind) {
+            r.store(0);
+        }
+    }
+}
+
+Launch::Launch()
+{
+    syncArrivals[0].store(0);
+    syncArrivals[1].store(0);
+}
+
+void Launch::Fail(const std::string& rule, const std::string& core, const std::string& message, const char* node)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    failures.push_back("{\"rule\":\"" + Escape(rule) + "\",\"api\":\"\",\"operand\":\"\",\"buffer\":\"\",\"offset\":0," +
+                       "\"core\":\"" + Escape(core) + "\",\"pipe\":\"S\",\"node\":\"" + Escape(node) +
+                       "\",\"message\":\"" + Escape(message) + "\"}");
+    stop.store(true);
+}
+
+void Launch::FinishBlock(uint32_t block)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    finished[block] = true;
+    uint32_t p = finishedPrefix.load();
+    while (p < finished.size() && finished[p]) {
+        ++p;
+    }
+    finishedPrefix.store(p);
+    epoch.fetch_add(1);
+}
+
+// Gives every runnable core of the group its turn; true if any ran.
+bool Launch::RunGroup(Group& g)
+{
+    bool ran = false;
+    for (auto& c : g.cores) {
+        if (!c->Runnable() || stop.load(std::memory_order_relaxed)) {
+            continue;
+        }
+        ran = true;
+        currentFiber = c.get();
+        if (checking) {
+            check::coreSwitch(c->core.checkIndex);
+        }
+        c->fiber.Enter();
+        currentFiber = nullptr;
+        if (c->done) {
+            --g.running;
+        }
+    }
+    return ran;
+}
+
+// No core of any worker has been able to go on since epoch `now` (recorded for `worker`).
+bool Launch::AllQuiet(size_t worker, uint64_t now)
+{
+    std::lock_guard<std::mutex> hold(lock);
+    quiet[worker] = now;
+    for (uint64_t q : quiet) {
+        if (q != now && q != LEFT) {
+            return false;
+        }
+    }
+    return epoch.load() == now;
+}
+
+void Launch::Work()
+{
+    std::vector<Group*> live;
+    uint32_t idle = 0;
+    size_t worker;
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        worker = quiet.size();
+        quiet.push_back(0);
+    }
+    while (!stop.load(std::memory_order_relaxed)) {
+        const uint64_t before = epoch.load();
+        bool ran = false;
+        for (size_t i = 0; i < live.size(); ++i) {
+            while (RunGroup(*live[i])) {
+                ran = true;
+            }
+            if (live[i]->running == 0) {
+                FinishBlock(live[i]->block);
+                spareGroups.emplace_back(live[i]);
+                live.erase(live.begin() + static_cast<std::ptrdiff_t>(i));
+                --i;
+            }
+        }
+        if (nextBlock.load(std::memory_order_relaxed) < call->blocks) {
+            const uint32_t block = nextBlock.fetch_add(1);
+            if (block < call->blocks) {
+                const uint32_t count = (shape.aic ? 1 : 0) + shape.aivs;
+                std::unique_ptr<Group> g;
+                if (!spareGroups.empty()) {
+                    g = std::move(spareGroups.back());
+                    spareGroups.pop_back();
+                } else {
+                    g.reset(new Group);
+                }
+                while (g->cores.size() < count) {
+                    g->cores.emplace_back(new CoreFiber);
+                }
+                g->cores.resize(count);
+                g->block = block;
+                g->running = count;
+                for (uint32_t i = 0; i < count; ++i) {
+                    const bool cube = shape.aic && i == 0;
+                    if (!g->cores[i]->Prepare(this, g.get(), cube ? CoreKind::AIC : CoreKind::AIV, block,
+                                              cube ? 0 : i - (shape.aic ? 1 : 0))) {
+                        Fail("memory", "", "no memory for the stack of a core", "");
+                    }
+                }
+                live.push_back(g.release());
+                idle = 0;
+                continue;
+            }
+        }
+        if (live.empty()) {
+            break;
+        }
+        if (ran) {
+            idle = 0;
+            continue;
+        }
+        // Every core of this thread is blocked and no block is left to start.
+        if (AllQuiet(worker, before)) {
+            if (!turnsOff.exchange(true)) {  // perhaps only the order of atomic stores holds them
+                epoch.fetch_add(1);
+                continue;
+            }
+            deadlock.store(true);
+            stop.store(true);
+            break;
+        }
+        if (++idle > 200) {
+            const timespec pause = {0, 20000};
+            nanosleep(&pause, nullptr);
+        } else if (idle > 20) {
+            sched_yield();
+        }
+    }
+    if (deadlock.load() && checking) {
+        check::deadlock();
+    }
+    for (Group* g : live) {
+        for (auto& c : g->cores) {
+            if (deadlock.load() && !c->done) {
+                Fail("deadlock", c->Name(), c->WaitsFor(), c->core.node);
+            }
+        }
+        delete g;  // abandoned in the middle
+    }
+    std::lock_guard<std::mutex> hold(lock);
+    quiet[worker] = LEFT;
+}
+
+int ProbeKernelType(const LaunchCall& call)
+{
+    Launch probe;
+    probe.call = &call;
+    Group group;
+    group.cores.emplace_back(new CoreFiber);
+    CoreFiber& f = *group.cores.back();
+    if (!f.Prepare(&probe, &group, CoreKind::AIV, 0, 0)) {
+        return KERNEL_TYPE_AIV_ONLY;
+    }
+    f.probing = true;
+    f.core.kernelType = KERNEL_TYPE_AIV_ONLY;
+    currentFiber = &f;
+    f.fiber.Enter();
+    currentFiber = nullptr;
+    return f.core.kernelType;
+}
+
+// ---- buffers -------------------------------------------------------------------------------------------------------
+
+// A buffer that does not fit ends the kernel: nothing after it would be memory-safe. In check mode the engine says why.
+Buffer* NewBuffer(AscendC::TPosition pos, uint32_t len, HardEvent freeEvent, const char* what, uint32_t index)
+{
+    Core& c = Current();
+    const Hardware hw = HardwareOf(pos);
+    const uint32_t h = static_cast<uint32_t>(hw), room = BytesOf(hw);
+    const std::string name = std::string(what) + " " + std::to_string(index);
+    if (c.arena[h] == nullptr) {
+        const std::string why = name + ": this kind of core has no memory for position " + PositionName(pos);
+        if (currentFiber->launch->checking) {
+            check::rule(false, "wrong-position", "InitBuffer", "%s", why.c_str());
+        }
+        Abandon("wrong-position", why.c_str());
+    }
+    uint8_t* base = c.arena[h] + c.used[h];
+    if (currentFiber->launch->checking) {
+        check::bufferInit(base, (uint64_t(len) + 31) / 32 * 32, pos, name.c_str());
+    }
+    if (c.bufferCount >= BUFFER_RECORDS || len > room || c.used[h] + RoundUp(len, 32) > room) {
+        Abandon("memory-overflow", (name + ": " + std::to_string(len) + " bytes after " + std::to_string(c.used[h]) +
+                                    " exceed the " + std::to_string(room) + " bytes of memory").c_str());
+    }
+    Buffer& b = c.buffers[c.bufferCount++];
+    b = Buffer();
+    b.base = base;
+    b.bytes = RoundUp(len, 32);
+    b.position = pos;
+    b.freeEvent = freeEvent;
+    c.used[h] += b.bytes;
+    return &b;
+}
+
+}  // namespace gaf_twin

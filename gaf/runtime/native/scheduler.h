@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Cores as fibers: the blocks of one launch, what a blocked core waits for, and the flags between cores.
+#ifndef GAF_NATIVE_SCHEDULER_H
+#define GAF_NATIVE_SCHEDULER_H
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fiber.h"
+#include "gaf_twin_launch.h"
+#include "twin/core.h"
+
+namespace gaf_twin {
+
+constexpr uint32_t FLAG_IDS = 16;
+constexpr int MODE_CHECK = 2;
+
+struct Launch;
+struct Group;
+
+enum class Wait : uint8_t { NOTHING, FLAG, SYNC_ALL, TURN, YIELD, NEVER };
+
+// One core: its registers, its memory, its stack.
+struct CoreFiber {
+    Core core;
+    Fiber fiber;
+    Launch* launch = nullptr;
+    Group* group = nullptr;
+    bool probing = false, done = false;
+    Wait wait = Wait::NOTHING;
+    int waitId = 0;
+    bool waitAivOnly = false;
+    uint64_t waitTarget = 0;
+    uint32_t flags[FLAG_IDS] = {};       // counters raised by modes 1 and 2
+    uint32_t taken[FLAG_IDS] = {};       // rounds of mode 0 that this core has waited for
+    uint32_t pending1[FLAG_IDS] = {};    // sets of mode 1 and 2 not yet combined with the other AIV's
+    uint32_t pending2[FLAG_IDS] = {};
+    uint64_t syncs[2] = {};              // SyncAll calls, by aivOnly
+    std::unique_ptr<uint8_t[]> memory;
+    CoreKind memoryKind = CoreKind::AIV;
+
+    bool Prepare(Launch* launch, Group* group, CoreKind kind, uint32_t block, uint32_t sub);
+    bool Runnable() const;
+    std::string Name() const;
+    std::string WaitsFor() const;
+};
+
+// The cores of one block: an AIC and its AIVs, or one of them. They run on one thread.
+struct Group {
+    uint32_t block = 0;
+    std::vector<std::unique_ptr<CoreFiber>> cores;
+    uint32_t running = 0;   // cores not done
+    CoreFiber* Aic() const;
+};
+
+// Shape of a kernel type.
+struct Shape12 {
+    bool aic;
+    uint32_t aivs;
+};
+Shape12 ShapeOfType(int type);
+
+// Flags of mode 0: one set by every core of a kind makes a round.
+struct GridFlags {
+    std::mutex lock;
+    std::vector<uint32_t> sets[2][FLAG_IDS];       // by kind and id, per core of the grid
+    std::atomic<uint32_t> rounds[2][FLAG_IDS];
+    GridFlags();
+};
+
+// State of one launch, shared by its worker threads.
+struct Launch {
+    const LaunchCall* call = nullptr;
+    int type = KERNEL_TYPE_AIV_ONLY;
+    Shape12 shape{false, 1};
+    bool checking = false;
+    std::atomic<uint32_t> nextBlock{0};
+    std::atomic<uint64_t> epoch{1};                // raised with everything that may unblock a core
+    std::atomic<uint64_t> syncArrivals[2];         // by aivOnly
+    std::atomic<bool> stop{false}, deadlock{false};
+    std::atomic<bool> turnsOff{false};
+    GridFlags grid;
+
+    std::mutex lock;                               // guards what follows
+    std::vector<bool> finished;                    // blocks
+    std::atomic<uint32_t> finishedPrefix{0};
+    std::vector<std::string> failures;             // JSON lines
+    std::vector<uint64_t> quiet;                   // per worker: epoch at which all its cores were blocked
+
+    Launch();
+    void Fail(const std::string& rule, const std::string& core, const std::string& message, const char* node);
+    void FinishBlock(uint32_t block);
+    // Claims and runs blocks until none is left; called by each worker thread.
+    void Work();
+
+private:
+    static constexpr uint64_t LEFT = ~0ull;  // in quiet: the worker has nothing to run any more
+    bool RunGroup(Group& group);
+    bool AllQuiet(size_t worker, uint64_t now);
+};
+
+// Blocks the current core until all blocks before its own are finished.
+void WaitTurn();
+
+// Runs a kernel only up to its KERNEL_TASK_TYPE_DEFAULT, or to the first use of its core; returns the type.
+int ProbeKernelType(const LaunchCall& call);
+
+}  // namespace gaf_twin
+
+#endif  // GAF_NATIVE_SCHEDULER_H

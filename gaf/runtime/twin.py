@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host twin from Python: building Ascend C kernels for the CPU and launching them on numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gaf.errors import CompileError, InternalError, InvalidInputError
+from gaf.runtime.compiler import (
+    COMMON_FLAGS, DEVICE, INCLUDE, NATIVE, Compiler, build_lock, cpu_identity, default_cache_dir, key_of, publish,
+    require_compiler, run_compiler, tree_digest, work_dir,
+)
+
+MODES = {"fast": 1, "check": 2}
+KERNEL_FLAGS = (*COMMON_FLAGS, "-O1", "-fno-exceptions", "-fno-rtti", "-w")
+RUNTIME_FLAGS = (*COMMON_FLAGS, "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-w",
+                 "-DGAF_TWIN=2")
+EXTRA_FLAGS = {"gemm.cpp": ("-ffp-contract=fast",)}
+
+WORKSPACE, INPUT, OUTPUT = 1, 2, 3  # GmRole of check.h
+REPORT_BYTES = 1 << 16
+
+Progress = Callable[[str, int, int], None]
+
+
+class _Result(ctypes.Structure):
+    """GafTwinResult of gaf_twin_launch.h."""
+
+    _fields_ = [
+        ("threads", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("roles", ctypes.c_void_p),
+        ("text", ctypes.c_char_p), ("text_bytes", ctypes.c_uint64), ("violations", ctypes.c_uint64),
+        ("deadlock", ctypes.c_uint32), ("kernel_type", ctypes.c_uint32),
+    ]
+
+
+@dataclass
+class LaunchResult:
+    """What a launch found: violations (JSON objects of check mode, at most 50) and whether it got stuck."""
+
+    violations: list[dict[str, Any]] = field(default_factory=list)
+    deadlock: bool = False
+    total: int = 0
+
+    @property
+    def message(self) -> str:
+        """One line a violation."""
+        return "\n".join(f"{v.get('core', '')}: {v.get('api', '')}: {v.get('message', '')}" for v in self.violations)
+
+
+class TwinKernel:
+    """One built kernel.
+
+    `launch(arrays, workspace_bytes, tiling, blocks)` runs it; `arrays` are C-contiguous and outputs are written in
+    place. The GIL is released while the kernel runs. Several threads may launch at the same time.
+    """
+
+    def __init__(self, path: str | Path, name: str, mode: str = "fast") -> None:
+        self.path, self.name, self.mode = Path(path), name, mode
+        load_runtime()
+        try:
+            self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+            self._entry = getattr(self._library, f"{name}_twin_launch")
+        except (OSError, AttributeError) as e:
+            raise InternalError(f"the built kernel can't be loaded: {e}", where=name) from e
+        self._entry.restype = ctypes.c_int32
+        self._entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint64,
+                                ctypes.c_uint32, ctypes.POINTER(_Result)]
+
+    def launch(
+        self,
+        arrays: Sequence[np.ndarray],
+        workspace_bytes: int | None,
+        tiling: bytes,
+        blocks: int,
+        outputs: int = 0,
+        threads: int = 0,
+    ) -> LaunchResult:
+        """Run `blocks` blocks.
+
+        `workspace_bytes` None: the kernel has no workspace argument (0 still passes one). The last `outputs` arrays
+        are outputs, which check mode wants to see written. `threads` 0: GAF_THREADS or one a processor (fast mode).
+        Raises InvalidInputError for arrays that are not C-contiguous or arguments that don't fit the kernel.
+        """
+        for i, a in enumerate(arrays):
+            if not a.flags.c_contiguous:
+                raise InvalidInputError(f"argument {i} of the kernel is not C-contiguous", where=self.name)
+            if i >= len(arrays) - outputs and not a.flags.writeable:
+                raise InvalidInputError(f"output {i} of the kernel is read-only", where=self.name)
+        roles = [INPUT if outputs else 0] * (len(arrays) - outputs) + [OUTPUT] * outputs
+        pointers = [a.ctypes.data for a in arrays]
+        sizes = [a.nbytes for a in arrays]
+        workspace = None
+        if workspace_bytes is not None:
+            # 512-byte aligned, as on the device; at least one line so that the address is valid.
+            size = max(workspace_bytes, 512)
+            workspace = np.empty(size + 512, np.uint8)
+            address = (workspace.ctypes.data + 511) // 512 * 512
+            pointers.append(address)
+            sizes.append(size)
+            roles.append(WORKSPACE)
+        n = len(pointers)
+        role_bytes = (ctypes.c_uint8 * max(n, 1))(*roles)
+        text = ctypes.create_string_buffer(REPORT_BYTES)
+        result = _Result(threads, 0, ctypes.addressof(role_bytes), ctypes.cast(text, ctypes.c_char_p), REPORT_BYTES)
+        code = self._entry((ctypes.c_void_p * max(n, 1))(*pointers), (ctypes.c_uint64 * max(n, 1))(*sizes), n, tiling,
+                           len(tiling), blocks, ctypes.byref(result))
+        lines = text.value.decode("utf-8", "replace").splitlines()
+        violations = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+        if code == 3:
+            raise InvalidInputError(violations[0]["message"] if violations else "bad launch", where=self.name)
+        return LaunchResult(violations, bool(result.deadlock), result.violations)
+
+
+# ---- the runtime library ----------------------------------------------------------------------------------------------
+
+_runtime: ctypes.CDLL | None = None
+_runtime_lock = threading.Lock()
+
+
+def load_runtime(jobs: int = 2, on_progress: Progress | None = None) -> None:
+    """Build (once a machine) and load the library of vector routines, scheduler and check engine."""
+    global _runtime
+    with _runtime_lock:
+        if _runtime is None:
+            path = _build_runtime(require_compiler(), jobs, on_progress)
+            _runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
+
+def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) -> Path:
+    """The library, from the cache or built: one object a source, cached too, then one link."""
+    cache = default_cache_dir()
+    flags = compiler.flags(*RUNTIME_FLAGS)
+    common = (*compiler.command, compiler.version, *flags, repr(EXTRA_FLAGS), cpu_identity())
+    target = cache / f"runtime-{key_of(tree_digest(NATIVE, INCLUDE), *common)}" / "libgaf_twin.so"
+    if target.exists():
+        return target
+    with build_lock(cache / "runtime.lock"), work_dir(cache) as work:
+        if target.exists():
+            return target
+        sources = sorted(NATIVE.rglob("*.cpp"), key=lambda p: -p.stat().st_size)  # the longest first
+        headers = tree_digest(NATIVE, INCLUDE, suffixes=(".h",))
+        done = 0
+        lock = threading.Lock()
+
+        def build(source: Path) -> Path:
+            nonlocal done
+            key = key_of(headers, str(source.relative_to(NATIVE)), source.read_bytes(), *common)
+            kept = cache / "objects" / f"{source.stem}-{key}.o"
+            if not kept.exists():
+                out = work / kept.name
+                extra = EXTRA_FLAGS.get(source.name, ())
+                command = [*compiler.command, *flags, *extra, f"-I{INCLUDE}", f"-I{NATIVE}", "-c", str(source), "-o", str(out)]
+                run_compiler(command, f"runtime library, {source.name}")
+                publish(out, kept)
+            with lock:
+                done += 1
+                if on_progress is not None:
+                    on_progress("runtime library", done, len(sources))
+            return kept
+
+        with ThreadPoolExecutor(max(jobs, 1)) as pool:
+            objects = list(pool.map(build, sources))
+        library = work / "libgaf_twin.so"
+        run_compiler([*compiler.command, "-shared", *map(str, objects), "-lpthread", "-lm", "-o", str(library)],
+                     "runtime library")
+        publish(library, target)
+    return target
+
+
+# ---- kernels ------------------------------------------------------------------------------------------------------------
+
+
+def build_kernels(
+    sources: Sequence[tuple[str, str]],
+    mode: str = "fast",
+    jobs: int | None = None,
+    on_progress: Progress | None = None,
+) -> dict[str, TwinKernel]:
+    """Build kernels given as (name, Ascend C source) for one mode, `jobs` at a time, and load them.
+
+    `on_progress(name, done, total)` is called from the building threads after each kernel. Built kernels are cached on
+    disk by source, headers, flags and compiler. Raises CompileError for the first kernel that does not build.
+    """
+    if mode not in MODES:
+        raise InvalidInputError(f"unknown mode '{mode}'", expected=" or ".join(MODES))
+    compiler = require_compiler()
+    jobs = jobs or int(os.environ.get("GAF_JOBS", 0)) or min(os.cpu_count() or 1, 8)
+    load_runtime(jobs, on_progress)
+    done = 0
+    lock = threading.Lock()
+
+    def build(job: tuple[str, str]) -> tuple[str, TwinKernel]:
+        nonlocal done
+        kernel = TwinKernel(_build_kernel(compiler, *job, mode), job[0], mode)
+        with lock:
+            done += 1
+            if on_progress is not None:
+                on_progress(job[0], done, len(sources))
+        return job[0], kernel
+
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:
+        return dict(pool.map(build, sources))
+
+
+def _build_kernel(compiler: Compiler, name: str, source: str, mode: str) -> Path:
+    if not name.isidentifier():
+        raise InvalidInputError(f"'{name}' is not a kernel name", expected="a C++ identifier")
+    cache = default_cache_dir()
+    flags = [*compiler.flags(*KERNEL_FLAGS), f"-DGAF_TWIN={MODES[mode]}"]
+    key = key_of(source, name, tree_digest(INCLUDE, DEVICE), *compiler.command, compiler.version, *flags)
+    target = cache / "kernels" / key[:2] / f"{name}-{key}.so"
+    if target.exists():
+        return target
+    unit = f'#include "{name}.cpp"\n#include "gaf_twin_launch.h"\nGAF_TWIN_ENTRY({name})\n'
+    with work_dir(cache) as work:
+        (work / f"{name}.cpp").write_text(source)
+        (work / "unit.cpp").write_text(unit)
+        library = work / "kernel.so"
+
+        def command(folder: Path) -> list[str]:
+            return [*compiler.command, *flags, f"-I{INCLUDE}", f"-I{DEVICE}", "-shared", str(folder / "unit.cpp"), "-o",
+                    str(library)]
+
+        try:
+            run_compiler(command(work), f"kernel '{name}'")
+        except CompileError:
+            kept = cache / "failed" / f"{name}-{key}"
+            kept.mkdir(parents=True, exist_ok=True)
+            (kept / f"{name}.cpp").write_text(source)
+            (kept / "unit.cpp").write_text(unit)
+            run_compiler(command(kept), f"kernel '{name}'", kept)
+        publish(library, target)
+    return target

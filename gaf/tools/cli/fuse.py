@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gaf fuse`: from a model to a folder with kernels, their sources, a report and the result of verification."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gaf.errors import EXIT_MISMATCH, EXIT_OK
+from gaf.tools.cli import bundle
+from gaf.tools.cli.common import (
+    Output,
+    add_engine_options,
+    add_model_options,
+    build,
+    config_of,
+    jobs_of,
+    load,
+    model_inputs,
+    relative,
+    resolve_engine,
+)
+
+if TYPE_CHECKING:
+    from gaf.compiler import FusedModel
+    from gaf.report.model import Report
+    from gaf.runtime.verify import Verification
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser)
+    parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where to write (default %(default)s)")
+    parser.add_argument("--inputs", metavar="FILE.npz", help="inputs for verification (default: random ones)")
+    parser.add_argument("--no-verify", action="store_true", help="neither build nor run the kernels")
+    add_engine_options(parser)
+
+
+def run(args: argparse.Namespace, out: Output) -> int:
+    """Exit code 0, or 1 if verification found a difference; the folder is then written all the same."""
+    config = config_of(args)
+    model = load(args)
+    inputs = model_inputs(model, args.inputs)
+    space = bundle.Workspace(Path(args.output))
+    try:
+        from gaf.compiler import fuse
+
+        with out.phase("fuse and generate"):
+            fused = fuse(model, config)
+        verifications: list[Verification] = []
+        if not args.no_verify:
+            with jobs_of(args):
+                engine = resolve_engine(args.engine, out)
+                engines = ["host", "check"] if args.engine == "auto" and engine == "host" else [engine]
+                inputs, verifications = verify(fused, engines, inputs, out)
+        report = write(fused, inputs, verifications, space, out)
+        space.publish()
+    finally:
+        space.discard()
+    out.result(_text(report, verifications, Path(args.output)), _data(report, verifications, args.output))
+    return EXIT_OK if all(v.ok for v in verifications) else EXIT_MISMATCH
+
+
+def verify(
+    fused: FusedModel, engines: list[str], inputs: dict[str, np.ndarray] | None, out: Output
+) -> tuple[dict[str, np.ndarray], list[Verification]]:
+    """Build for and verify on each engine; returns the inputs that were used."""
+    from gaf.runtime.verify import random_inputs
+
+    inputs = inputs if inputs is not None else random_inputs(fused.source_model)
+    results: list[Verification] = []
+    for engine in engines:
+        build(fused, engine, out)
+        with out.phase(f"verify ({engine})"):
+            results.append(fused.verify(inputs, engine))
+    return inputs, results
+
+
+def write(
+    fused: FusedModel, inputs: dict[str, np.ndarray] | None, verifications: list[Verification], space: bundle.Workspace,
+    out: Output,
+) -> Report:  # fmt: skip
+    """Fill the new folder; returns the report."""
+    from gaf.dialects.graph.model import bind_symbols
+    from gaf.report.model import build_report, verification_json
+    from gaf.report.text import log_fusions
+
+    source = fused.source_model
+    symbols = None
+    if inputs is not None:
+        symbols = bind_symbols(source.input_names, source.input_types, [inputs[n] for n in source.input_names])
+    with out.phase("write"):
+        report = build_report(fused, worst(verifications), symbols)
+        log_fusions(report)
+        bundle.write_model(fused, space)
+        bundle.write_report(report, {k.name: k.source for k in fused.kernels}, space)
+        if inputs is not None and verifications:
+            space.write_arrays("verify/inputs.npz", inputs)
+            space.write_arrays("verify/outputs.npz", fused.run(inputs, verifications[0].engine))
+            space.write({"verify/verification.json": bundle.json_text([verification_json(v) for v in verifications])})
+    return report
+
+
+def worst(verifications: list[Verification]) -> Verification | None:
+    """The verification to show: a failed one, else the last (check mode looks closest)."""
+    return next((v for v in verifications if not v.ok), verifications[-1] if verifications else None)
+
+
+def _text(report: Report, verifications: list[Verification], folder: Path) -> str:
+    from gaf.report.model import verification_json
+    from gaf.report.text import figures_text, verification_lines
+
+    lines = figures_text(report)
+    for h in report.host:
+        lines.append(f"on the host           {h.count} x {h.op}: {h.reason}")
+    for verification in verifications:
+        lines += verification_lines(verification_json(verification))
+    if not verifications:
+        lines.append("verification          not run")
+    name = relative(folder)
+    lines += [f"report                {name}/report.html", f"kernels               {name}/kernels/"]
+    return "\n".join(lines)
+
+
+def _data(report: Report, verifications: list[Verification], folder: str) -> dict[str, Any]:
+    from gaf.report.model import verification_json
+
+    return {
+        "command": "fuse", "output": folder, "ok": all(v.ok for v in verifications), "figures": report.figures(),
+        "fusions": report.fusions, "host": [{"op": h.op, "count": h.count, "reason": h.reason} for h in report.host],
+        "verified": [
+            {key: found[key] for key in ("engine", "ok", "max_error", "max_kernel_error", "outputs", "violations")}
+            for found in map(verification_json, verifications)
+        ],
+    }  # fmt: skip
