@@ -25,6 +25,7 @@ from gaf.fusion.search import Decision
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
 from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, run_pipeline, tile_pipeline
+from gaf.report.text import log_fusions, log_stream
 from gaf.runtime.executor import Executor, Observer, kernel_names
 from gaf.runtime.kernel import Kernel
 
@@ -126,7 +127,10 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
         decisions = list(plan.decisions)
         kernels = _generate(work, config, seconds)
         _count_uses(work, kernels)
-    return FusedModel(work, model, config, list(kernels.values()), decisions, seconds)
+    fused = FusedModel(work, model, config, list(kernels.values()), decisions, seconds)
+    if log_stream() is not None:
+        log_fusions(fused.report)
+    return fused
 
 
 def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> dict[str, Kernel]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from gaf.dialects.common.index import Atom, Expr, Func, sym
@@ -147,8 +147,3 @@ def field_signs(symbols: Iterable[str], fields: Iterable[tuple[str, Expr]]) -> S
     for name, value in fields:
         signs.learn(name, value)
     return signs
-
-
-def python_env(values: Mapping[str, int]) -> dict[str, int]:
-    """Plain ints, so that numpy integers can't overflow."""
-    return {n: int(v) for n, v in values.items()}

@@ -213,22 +213,35 @@ def _uses(op: Operation, name: str) -> bool:
 
 
 def wrap(line: str) -> list[str]:
-    """Break a long line after commas (outside of inner brackets where possible); comments stay as they
-    are.
+    """Break a long line after commas, of the outermost brackets where possible, never in a string literal.
+
+    Lines with a comment or a preprocessor directive stay as they are.
     """
     if len(line) <= WIDTH or line.lstrip().startswith(("//", "#")) or "  // " in line:
         return [line]
     pad = " " * (len(line) - len(line.lstrip()) + 2 * len(INDENT))
-    depth, candidates = 0, []
-    for i, c in enumerate(line):
+    parts: list[str] = []
+    while len(line) > WIDTH:
+        cut = _break(line, len(pad))
+        if cut is None:
+            break
+        parts.append(line[:cut])
+        line = pad + line[cut + 1 :]
+    return [*parts, line]
+
+
+def _break(line: str, start: int) -> int | None:
+    """Where to break a line beyond `start`: after the last comma of the outermost brackets that have one."""
+    depth, best, quoted, escaped = 0, None, False, False
+    for i, c in enumerate(line[:WIDTH]):
+        if quoted:
+            quoted, escaped = escaped or c != '"', not escaped and c == "\\"
+            continue
+        quoted = c == '"'
         depth += (c in "([{") - (c in ")]}")
-        if c == "," and line[i + 1 : i + 2] == " " and i < WIDTH:
-            candidates.append((depth, i + 1))
-    if not candidates:
-        return [line]
-    shallow = min(d for d, _ in candidates)
-    cut = max(i for d, i in candidates if d == shallow)
-    return [line[:cut], *wrap(pad + line[cut + 1 :])] if len(pad) < cut else [line]
+        if c == "," and line[i + 1] == " " and i > start and (best is None or depth <= best[0]):
+            best = (depth, i + 1)
+    return best[1] if best else None
 
 
 def tiling_struct_text(kernel: KernelOp) -> list[str]:

@@ -19,9 +19,11 @@ MAX_DECISIONS = 4000
 """What a browser shows without delay; report.json holds everything."""
 
 LEGEND = (
-    ("matmul", "with a matmul", "含矩阵乘"), ("reduction", "with a reduction", "含归约"), ("elementwise", "elementwise", "逐元素"),
+    ("matmul", "with a matmul", "含矩阵乘"),
+    ("reduction", "with a reduction", "含归约"),
+    ("elementwise", "elementwise", "逐元素"),
     ("host", "on the host", "主机执行"),
-)  # fmt: skip
+)
 """Colours of the graph: class, English, Chinese."""
 
 
@@ -42,9 +44,11 @@ def report_html(report: Report, sources: Mapping[str, str]) -> str:
         subtitle=escape(f"{report.source} → {report.target}, numerics {report.numerics}"),
         cards="".join(_cards(report)),
         body="\n".join(body),
-        footer=escape(f"gaf {report.version}; ONNX opset {report.opset}; inputs {'; '.join(report.inputs)}; "
-                      f"outputs {'; '.join(report.outputs)}"),
-    )  # fmt: skip
+        footer=escape(
+            f"gaf {report.version}; ONNX opset {report.opset}; inputs {'; '.join(report.inputs)}; "
+            f"outputs {'; '.join(report.outputs)}"
+        ),
+    )
 
 
 def both(english: str, chinese: str) -> str:
@@ -58,17 +62,23 @@ def _heading(english: str, chinese: str) -> str:
 
 def _cards(report: Report) -> Iterator[str]:
     host = sum(h.count for h in report.host)
-    yield _card(both("operators → kernels", "算子 → 核"), f"{report.ops_before} → {report.kernels}",
-                both(f"{len(report.kernel_list)} different kernels, {host} ops on the host",
-                     f"{len(report.kernel_list)} 种核，{host} 个算子在主机执行"))  # fmt: skip
+    yield _card(
+        both("operators → kernels", "算子 → 核"),
+        f"{report.ops_before} → {report.kernels}",
+        both(
+            f"{len(report.kernel_list)} different kernels, {host} ops on the host",
+            f"{len(report.kernel_list)} 种核，{host} 个算子在主机执行",
+        ),
+    )
     share = 100 * (1 - report.memory_saved)
     sizes = ", ".join(f"{k} = {v}" for k, v in report.symbols.items())
     yield _card(
-        both("bytes moved", "数据搬运量"), f"{bytes_text(report.bytes_before)} → {bytes_text(report.bytes_after)}",
+        both("bytes moved", "数据搬运量"),
+        f"{bytes_text(report.bytes_before)} → {bytes_text(report.bytes_after)}",
         f'<div class="bar"><i style="width:{min(100.0, share):.1f}%"></i></div>'
         + both(f"{100 * report.memory_saved:.0f} % less", f"减少 {100 * report.memory_saved:.0f} %")
         + (f"; {escape(sizes)}" if sizes else ""),
-    )  # fmt: skip
+    )
     kinds = "<br>".join(f"{n} × {escape(kind)}" for kind, n in report.fusions.items()) or "-"
     yield _card(both("fusions", "融合"), str(sum(report.fusions.values())), kinds)
     if report.verification is None:
@@ -78,10 +88,13 @@ def _cards(report: Report) -> Iterator[str]:
         good = "good" if v["ok"] else "bad"
         text = both("passed", "通过") if v["ok"] else both("FAILED", "失败")
         yield _card(
-            both("verification", "验证"), f'<span class="{good}">{text}</span>',
-            both(f"engine {v['engine']}: output error {error_text(v['max_error'])}, {len(v['violations'])} violations",
-                 f"引擎 {v['engine']}：输出误差 {error_text(v['max_error'])}，违规 {len(v['violations'])} 处"),
-        )  # fmt: skip
+            both("verification", "验证"),
+            f'<span class="{good}">{text}</span>',
+            both(
+                f"engine {v['engine']}: output error {error_text(v['max_error'])}, {len(v['violations'])} violations",
+                f"引擎 {v['engine']}：输出误差 {error_text(v['max_error'])}，违规 {len(v['violations'])} 处",
+            ),
+        )
 
 
 def _card(label: str, value: str, detail: str) -> str:
@@ -103,10 +116,16 @@ def _graph(steps: Sequence[LaunchReport], kinds: Mapping[str, str]) -> Iterator[
     yield _heading("Kernels in order of execution", "核的执行图")
     if len(steps) > len(shown):
         yield f"<p class=sub>{both(f'the first {len(shown)} of {len(steps)} steps', f'共 {len(steps)} 步，显示前 {len(shown)} 步')}</p>"
-    yield '<div class="legend">' + "".join(f'<span class="tag {c}">{both(en, zh)}</span>' for c, en, zh in LEGEND) + "</div>"
+    yield (
+        '<div class="legend">'
+        + "".join(f'<span class="tag {c}">{both(en, zh)}</span>' for c, en, zh in LEGEND)
+        + "</div>"
+    )
     yield '<div class="scroll graph">'
-    yield (f'<svg class="flow" width="{layout.width + 4:.0f}" height="{layout.height + 4:.0f}" '
-           f'viewBox="-2 -2 {layout.width + 4:.0f} {layout.height + 4:.0f}" role="img">')  # fmt: skip
+    yield (
+        f'<svg class="flow" width="{layout.width + 4:.0f}" height="{layout.height + 4:.0f}" '
+        f'viewBox="-2 -2 {layout.width + 4:.0f} {layout.height + 4:.0f}" role="img">'
+    )
     for start, end, points in layout.edges:
         yield f'<path data-from="{start}" data-to="{end}" d="{_curve(points)}"/>'
     for step, (x, y) in zip(shown, layout.boxes):
@@ -136,7 +155,9 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
     path = f"M{x:.1f} {y:.1f}"
     for u, v in points[1:]:
         middle = (y + v) / 2
-        path += f"L{u:.1f} {v:.1f}" if u == x else f"C{x:.1f} {middle:.1f} {u:.1f} {middle:.1f} {u:.1f} {v:.1f}"
+        path += (
+            f"L{u:.1f} {v:.1f}" if u == x else f"C{x:.1f} {middle:.1f} {u:.1f} {middle:.1f} {u:.1f} {v:.1f}"
+        )
         x, y = u, v
     return path
 
@@ -144,12 +165,14 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), unused: Iterable[int] = ()) -> Iterator[str]:
+def _table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = (), unused: Iterable[int] = ()
+) -> Iterator[str]:
     """Cells are HTML; the columns in `right` hold numbers; the rows in `unused` are dimmed."""
     ends, dim = set(right), set(unused)
 
     def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(f'<{tag}{" class=n" if i in ends else ""}>{c}</{tag}>' for i, c in enumerate(row))
+        return "".join(f"<{tag}{' class=n' if i in ends else ''}>{c}</{tag}>" for i, c in enumerate(row))
 
     yield f'<div class="scroll"><table><thead><tr>{cells("th", head)}</tr></thead><tbody>'
     for number, row in enumerate(rows):
@@ -162,18 +185,28 @@ def _kernel_table(report: Report) -> Iterator[str]:
         return
     yield _heading("Kernels", "核")
     head = (
-        both("kernel", "核"), both("launches", "启动次数"), both("kind", "类型"), both("read", "读"), both("written", "写"),
-        both("UB used", "UB 占用"), both("error", "误差"), both("operators", "算子"),
-    )  # fmt: skip
+        both("kernel", "核"),
+        both("launches", "启动次数"),
+        both("kind", "类型"),
+        both("read", "读"),
+        both("written", "写"),
+        both("UB used", "UB 占用"),
+        both("error", "误差"),
+        both("operators", "算子"),
+    )
     rows = [
         (
-            f'<a href="#kernel-{escape(k.name)}"><code>{escape(k.name)}</code></a>', str(k.launches),
-            f'<span class="tag {_class(k.kind)}">{escape(k.kind)}</span>', bytes_text(k.bytes_read), bytes_text(k.bytes_written),
-            bytes_text(k.on_chip["UB"]) if "UB" in k.on_chip else "-", _error(k),
+            f'<a href="#kernel-{escape(k.name)}"><code>{escape(k.name)}</code></a>',
+            str(k.launches),
+            f'<span class="tag {_class(k.kind)}">{escape(k.kind)}</span>',
+            bytes_text(k.bytes_read),
+            bytes_text(k.bytes_written),
+            bytes_text(k.on_chip["UB"]) if "UB" in k.on_chip else "-",
+            _error(k),
             escape(shorten(k.pattern, 120)).replace("+", "+<wbr>"),
         )
         for k in report.kernel_list
-    ]  # fmt: skip
+    ]
     unused = [i for i, k in enumerate(report.kernel_list) if not k.launches]
     yield from _table(head, rows, right=(1, 3, 4, 5, 6), unused=unused)
     if unused:
@@ -193,10 +226,14 @@ def _host(report: Report) -> Iterator[str]:
     yield _heading("Operators on the host", "主机执行的算子")
     head = (both("operator", "算子"), both("count", "数量"), both("reason", "原因"), both("nodes", "节点"))
     rows = [
-        (f'<span class="tag host">{escape(h.op)}</span>', str(h.count), escape(h.reason),
-         f"<code>{escape(shorten(', '.join(h.nodes), 300))}</code>")
+        (
+            f'<span class="tag host">{escape(h.op)}</span>',
+            str(h.count),
+            escape(h.reason),
+            f"<code>{escape(shorten(', '.join(h.nodes), 300))}</code>",
+        )
         for h in report.host
-    ]  # fmt: skip
+    ]
     yield from _table(head, rows, right=(1,))
 
 
@@ -212,13 +249,17 @@ def _decisions(report: Report) -> Iterator[str]:
     yield (
         '<div class="controls"><input id="words" type="search" placeholder="filter" data-en="filter: node name or reason" data-zh="筛选：节点名或原因">'
         f'<label><input id="refused" type="checkbox"> {both("only what was not fused", "只看未融合")}</label>'
-        '<span class="sub" id="count" style="flex:0"></span></div>'
+        '<span class="sub" id="count" style="flex:none"></span></div>'
     )
     yield '<div class="scroll" style="max-height:60vh"><table id="decisions"><thead><tr>'
     heads = (("producer", "生产者"), ("consumer", "消费者"), ("", ""), ("binding constraint", "约束"))
     yield "".join(f"<th>{both(*h)}</th>" for h in heads) + "</tr></thead><tbody>"
     for d in shown:
-        verdict = f'<span class="good">{both("fused", "融合")}</span>' if d.fused else f'<span class="bad">{both("apart", "分开")}</span>'
+        verdict = (
+            f'<span class="good">{both("fused", "融合")}</span>'
+            if d.fused
+            else f'<span class="bad">{both("apart", "分开")}</span>'
+        )
         yield (
             f'<tr data-fused="{int(d.fused)}"><td><code>{escape(shorten(d.producer, 160))}</code></td>'
             f"<td><code>{escape(shorten(d.consumer, 160))}</code></td><td>{verdict}</td><td>{escape(d.reason)}</td></tr>"
@@ -231,17 +272,42 @@ def _verification(report: Report) -> Iterator[str]:
     if v is None:
         return
     yield _heading("Verification against float64", "与 float64 参考比对")
-    head = (both("output", "输出"), both("error", "误差"), both("tolerance", "容差"), both("largest difference", "最大绝对误差"), "")
-    yield from _table(head, ([
-        escape(c["name"]), error_text(c["error"]), error_text(c["tolerance"]), error_text(c["max_abs"]),
-        f'<span class="{"good" if c["ok"] else "bad"}">{"✓" if c["ok"] else "✗ " + escape(c["note"])}</span>',
-    ] for c in v["outputs"]), right=(1, 2, 3))  # fmt: skip
+    head = (
+        both("output", "输出"),
+        both("error", "误差"),
+        both("tolerance", "容差"),
+        both("largest difference", "最大绝对误差"),
+        "",
+    )
+    yield from _table(
+        head,
+        (
+            [
+                escape(c["name"]),
+                error_text(c["error"]),
+                error_text(c["tolerance"]),
+                error_text(c["max_abs"]),
+                f'<span class="{"good" if c["ok"] else "bad"}">{"✓" if c["ok"] else "✗ " + escape(c["note"])}</span>',
+            ]
+            for c in v["outputs"]
+        ),
+        right=(1, 2, 3),
+    )
     if v["violations"]:
         yield f"<h3>{both('Violations of API rules', '违反 API 规则')}</h3>"
-        head = (both("kernel", "核"), both("rule", "规则"), both("model node", "模型节点"), both("message", "说明"))
-        yield from _table(head, (
-            [escape(str(x.get(key) or "-")) for key in ("kernel", "rule", "node", "message")] for x in v["violations"][:200]
-        ))  # fmt: skip
+        head = (
+            both("kernel", "核"),
+            both("rule", "规则"),
+            both("model node", "模型节点"),
+            both("message", "说明"),
+        )
+        yield from _table(
+            head,
+            (
+                [escape(str(x.get(key) or "-")) for key in ("kernel", "rule", "node", "message")]
+                for x in v["violations"][:200]
+            ),
+        )
 
 
 def _notes(report: Report) -> Iterator[str]:
@@ -263,19 +329,36 @@ def _sources(report: Report, sources: Mapping[str, str]) -> Iterator[str]:
         yield f'<span class="tag {_class(k.kind)}">{escape(k.kind)}</span>'
         yield f'<span class="sub">{escape(shorten(k.pattern, 100))}; {both(f"{k.launches} launches", f"启动 {k.launches} 次")}</span></summary><div><dl>'
         entries = [
-            (both("model nodes", "模型节点"), "<br>".join(f"<code>{escape(m)}</code>" for m in k.members)),
+            (both("model nodes", "模型节点"), ", ".join(f"<code>{escape(m)}</code>" for m in k.members)),
             (both("arguments", "参数"), "<br>".join(f"<code>{escape(a)}</code>" for a in k.arguments)),
-            (both("moves", "搬运"), both(f"{bytes_text(k.bytes_read)} read, {bytes_text(k.bytes_written)} written per launch",
-                                       f"每次读 {bytes_text(k.bytes_read)}，写 {bytes_text(k.bytes_written)}")),
-        ]  # fmt: skip
+            (
+                both("moves", "搬运"),
+                both(
+                    f"{bytes_text(k.bytes_read)} read, {bytes_text(k.bytes_written)} written per launch",
+                    f"每次读 {bytes_text(k.bytes_read)}，写 {bytes_text(k.bytes_written)}",
+                ),
+            ),
+        ]
         if k.blocks is not None:
-            entries.append((both("launch", "启动"), both(f"{k.blocks} blocks, {bytes_text(k.workspace or 0)} workspace",
-                                                       f"{k.blocks} 块，工作区 {bytes_text(k.workspace or 0)}")))  # fmt: skip
+            entries.append(
+                (
+                    both("launch", "启动"),
+                    both(
+                        f"{k.blocks} blocks, {bytes_text(k.workspace or 0)} workspace",
+                        f"{k.blocks} 块，工作区 {bytes_text(k.workspace or 0)}",
+                    ),
+                )
+            )
         for space, used in k.on_chip.items():
             inside = ", ".join(f"{b.name} {bytes_text(b.bytes)}" for b in k.buffers if b.space == space)
             limit = limits[space]
-            entries.append((space, f'<div class="bar" style="max-width:340px"><i style="width:{min(100.0, 100 * used / limit):.1f}%"></i></div>'
-                                   f"{bytes_text(used)} / {bytes_text(limit)}: {escape(inside)}"))  # fmt: skip
+            entries.append(
+                (
+                    space,
+                    f'<div class="bar" style="max-width:340px"><i style="width:{min(100.0, 100 * used / limit):.1f}%"></i></div>'
+                    f"{bytes_text(used)} / {bytes_text(limit)}: {escape(inside)}",
+                )
+            )
         if k.guards:
             entries.append((both("runs if", "运行条件"), "<br>".join(escape(g) for g in k.guards)))
         if k.error is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-BOX_WIDTH, BOX_HEIGHT = 240.0, 40.0
+BOX_WIDTH, BOX_HEIGHT = 250.0, 40.0
 LAYER_STEP = 68.0  # from the top of one layer to the next
 GAP, LANE = 24.0, 14.0  # between boxes; width of an edge that passes through a layer
 SWEEPS = 4

@@ -15,17 +15,16 @@ from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
-from gaf.dialects.graph.meaning import View
-from gaf.dialects.graph.model import Model, bind_symbols
-from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
-from gaf.dialects.graph.types import TensorType
+from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import UnsupportedError
-from gaf.fusion.region import NotFusible, build_region, reads_in, region_bytes
+from gaf.fusion.region import region_bytes
 from gaf.passes.graph.fuse import HOST_REASON
 from gaf.passes.graph.lower_graph import fused_region
+from gaf.report.names import computes, member_names, op_title, pattern_of
+from gaf.report.traffic import OpBytes, input_symbols, symbol_sizes
 from gaf.runtime.executor import kernel_names
 from gaf.runtime.kernel import Kernel
-from gaf.runtime.verify import random_inputs
 
 if TYPE_CHECKING:
     from gaf.compiler import FusedModel
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Version of the JSON form; it grows when a key changes its meaning or goes away."""
-
-UNKNOWN_SIZE = 5
-"""Size taken for a symbol that no input has (a data-dependent dim)."""
 
 
 @dataclass
@@ -160,9 +156,7 @@ class Report:
     def fusions(self) -> dict[str, int]:
         """Kind of kernel -> launches of kernels of this kind that join two ops or more."""
         kinds = {k.name: k for k in self.kernel_list}
-        found = Counter(
-            kinds[s.kernel].kind for s in self.steps if s.kernel is not None and "+" in s.pattern
-        )
+        found = Counter(kinds[s.kernel].kind for s in self.steps if s.kernel is not None and "+" in s.pattern)
         return dict(sorted(found.items()))
 
     @property
@@ -187,8 +181,11 @@ class Report:
             "schema": SCHEMA,
             "gaf": self.version,
             "model": {
-                "name": self.model, "source": self.source, "opset": self.opset,
-                "inputs": self.inputs, "outputs": self.outputs,
+                "name": self.model,
+                "source": self.source,
+                "opset": self.opset,
+                "inputs": self.inputs,
+                "outputs": self.outputs,
             },
             "target": self.target,
             "numerics": self.numerics,
@@ -202,7 +199,7 @@ class Report:
             "decisions": [_plain(d) for d in self.decisions],
             "notes": self.notes,
             "verification": self.verification,
-        }  # fmt: skip
+        }
 
     def figures(self) -> dict[str, Any]:
         """The numbers at the top of a report."""
@@ -235,7 +232,7 @@ def build_report(
     from gaf import __version__
 
     model, source = fused.model, fused.source_model
-    env = _symbols(fused, symbols)
+    env = symbol_sizes(fused, symbols)
     strict = fused.config.strict
     kernels = {k.name: k for k in fused.kernels}
     steps = list(_steps(model, kernels, env, strict))
@@ -252,11 +249,11 @@ def build_report(
         numerics=fused.config.numerics,
         inputs=[f"{n}: {t}" for n, t in zip(source.input_names, source.input_types)],
         outputs=[f"{n}: {t}" for n, t in zip(source.output_names, source.output_types)],
-        symbols={s: env[s] for s in _input_symbols(source)},
+        symbols={s: env[s] for s in input_symbols(source)},
         ops_before=source.num_ops,
         launches=launches,
         kernels=launches + sum(h.count for h in host),
-        bytes_before=_Bytes(env, strict).model(source),
+        bytes_before=OpBytes(env, strict).model(source),
         bytes_after=sum(s.bytes for s in steps),
         float_ops_outside_kernels=sum(_is_float(op) for op in _host_ops(model)),
         kernel_list=reports,
@@ -271,40 +268,7 @@ def build_report(
     return report
 
 
-# -- names ----------------------------------------------------------------------------------------
-
-
-def op_title(op: Operation) -> str:
-    """What people call an op: `MatMul`, `LayerNorm`, `Gelu`."""
-    names = getattr(type(op), "ONNX", ())
-    if not names:
-        return "".join(p.capitalize() for p in op.name.removeprefix("graph.").split("_"))
-    return names[0].rpartition(".")[2].replace("Normalization", "Norm")
-
-
-def pattern_of(ops: Sequence[Operation]) -> str:
-    """`MatMul+Add+Relu`: the computing ops of a group in order; casts are named only if there is nothing else."""
-    titles = [op_title(op) for op in ops if _computes(op)]
-    shown = [t for t in titles if t not in ("Cast", "CastLike")] or titles or [op_title(op) for op in ops[:1]]
-    return "+".join(shown)
-
-
-def member_names(ops: Sequence[Operation]) -> list[str]:
-    """Model nodes of a group, each once, in order; constants are left out."""
-    found = [location_name(op) or op.name for op in ops if not isinstance(op, ConstantOp | WeightOp)]
-    return list(dict.fromkeys(found))
-
-
-def _computes(op: Operation) -> bool:
-    """Work of its own: no constant, and no view but one that reads through indices."""
-    if not isinstance(op, GraphOp) or isinstance(op, ConstantOp | WeightOp):
-        return False
-    return not op.IS_VIEW or _gathers(op)
-
-
-def _gathers(op: GraphOp) -> bool:
-    meaning = op.meaning()
-    return isinstance(meaning, View) and any(reads_in(e) for p in meaning.pieces for e in p.index)
+# -- the host ---------------------------------------------------------------------------------------
 
 
 def _is_float(op: GraphOp) -> bool:
@@ -314,7 +278,7 @@ def _is_float(op: GraphOp) -> bool:
 
 def _host_ops(model: Model) -> list[GraphOp]:
     """Ops outside kernels that compute: constants and plain views don't count."""
-    return [op for op in model.block.ops if isinstance(op, GraphOp) and _computes(op)]
+    return [op for op in model.block.ops if isinstance(op, GraphOp) and computes(op)]
 
 
 def _host(model: Model) -> list[HostReport]:
@@ -326,72 +290,14 @@ def _host(model: Model) -> list[HostReport]:
     return [HostReport(op, reason, len(nodes), nodes) for (op, reason), nodes in sorted(groups.items())]
 
 
-# -- sizes ----------------------------------------------------------------------------------------
-
-
-def _input_symbols(model: Model) -> list[str]:
-    return sorted({s for t in model.input_types for s in t.symbols()})
-
-
-def _symbols(fused: FusedModel, given: Mapping[str, int] | None) -> dict[str, int]:
-    """A size for every symbol of the model."""
-    source = fused.source_model
-    defaults = random_inputs(source)
-    env = bind_symbols(source.input_names, source.input_types, [defaults[n] for n in source.input_names])
-    env.update({k: int(v) for k, v in (given or {}).items()})
-    for model in (source, fused.model):
-        for op in model.module.walk():
-            for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
-                if isinstance(value.type, TensorType):
-                    for symbol in value.type.symbols():
-                        env.setdefault(symbol, UNKNOWN_SIZE)
-    return env
-
-
-class _Bytes:
-    """Bytes of single ops, equal ones computed once."""
-
-    def __init__(self, env: Mapping[str, int], strict: bool) -> None:
-        self.env, self.strict = env, strict
-        self.known: dict[tuple, int] = {}
-
-    def model(self, model: Model) -> int:
-        """What all ops move that depend on an input: any runtime computes the others once, when it loads the model."""
-        total = 0
-        constant: set[SSAValue] = set()
-        for op in model.block.ops:
-            if isinstance(op, ConstantOp | WeightOp) or (op.operands and constant.issuperset(op.operands)):
-                constant.update(op.results)
-            elif _computes(op):
-                total += self.op(op)
-        return total
-
-    def op(self, op: Operation) -> int:
-        """Every operand once, for an indexed operand the rows that are read; and every result that is used."""
-        types = tuple(tensor_type(v) for v in (*op.operands, *op.results))
-        same = tuple(op.operands.index(o) for o in op.operands)  # x * x reads x once
-        key = (op.name, tuple(op.properties.items()), types, same, tuple(bool(r.uses) for r in op.results))
-        if key not in self.known:
-            self.known[key] = self._op(op)
-        return self.known[key]
-
-    def _op(self, op: Operation) -> int:
-        results = [r for r in op.results if r.uses]
-        try:
-            if results:
-                return sum(region_bytes(build_region([op], results, self.strict), self.env))
-        except (NotFusible, KeyError):
-            pass
-        operands = [o for o in dict.fromkeys(op.operands) if not isinstance(o.owner, ConstantOp)]
-        return sum(tensor_type(v).num_bytes().evaluate(self.env) for v in (*operands, *results))
-
-
 # -- kernels and steps ------------------------------------------------------------------------------
 
 
-def _steps(model: Model, kernels: Mapping[str, Kernel], env: Mapping[str, int], strict: bool) -> Iterator[LaunchReport]:
+def _steps(
+    model: Model, kernels: Mapping[str, Kernel], env: Mapping[str, int], strict: bool
+) -> Iterator[LaunchReport]:
     """Launches and host ops in the order in which they run."""
-    single = _Bytes(env, strict)
+    single = OpBytes(env, strict)
     moved: dict[str, int] = {}
     number_of: dict[Operation, int] = {}
     input_of: dict[SSAValue, str] = dict(zip(model.block.args, model.input_names))
@@ -402,7 +308,7 @@ def _steps(model: Model, kernels: Mapping[str, Kernel], env: Mapping[str, int], 
                 moved[kernel.name] = sum(region_bytes(fused_region(op, strict), env))
             name, label, size = kernel.name, op.label.data, moved[kernel.name]
             members, pattern = member_names(op.members), pattern_of(op.members)
-        elif _computes(op):
+        elif computes(op):
             name, label, size = None, location_name(op) or op.name, single.op(op)
             members, pattern = [label], op_title(op)
         else:
@@ -410,12 +316,21 @@ def _steps(model: Model, kernels: Mapping[str, Kernel], env: Mapping[str, int], 
         sources, inputs = _sources(op, number_of, input_of)
         number_of[op] = len(number_of)
         yield LaunchReport(
-            number_of[op], name, label, pattern, members, sources, inputs,
-            [str(r.type) for r in op.results], size,
-        )  # fmt: skip
+            number_of[op],
+            name,
+            label,
+            pattern,
+            members,
+            sources,
+            inputs,
+            [str(r.type) for r in op.results],
+            size,
+        )
 
 
-def _sources(op: Operation, number_of: Mapping[Operation, int], input_of: Mapping[SSAValue, str]) -> tuple[list[int], list[str]]:
+def _sources(
+    op: Operation, number_of: Mapping[Operation, int], input_of: Mapping[SSAValue, str]
+) -> tuple[list[int], list[str]]:
     """Steps and model inputs that an op reads, through views."""
     steps: set[int] = set()
     inputs: dict[str, None] = {}
@@ -441,7 +356,9 @@ def _launched(fused: FusedOp, kernels: Mapping[str, Kernel], env: Mapping[str, i
     return next((k for k in variants if k.host.failed_guard(env) is None), variants[0])
 
 
-def _kernel_reports(fused: FusedModel, steps: Sequence[LaunchReport], env: Mapping[str, int], strict: bool) -> list[KernelReport]:
+def _kernel_reports(
+    fused: FusedModel, steps: Sequence[LaunchReport], env: Mapping[str, int], strict: bool
+) -> list[KernelReport]:
     launches = Counter(s.kernel for s in steps)
     first: dict[str, FusedOp] = {}
     for op in fused.fused_ops:
@@ -458,7 +375,10 @@ def _kernel_reports(fused: FusedModel, steps: Sequence[LaunchReport], env: Mappi
             launches[kernel.name],
             member_names(op.members),
             f"kernels/{kernel.name}.cpp",
-            [f"{role} {name}: {dtype}[{', '.join(map(str, shape))}]" for name, dtype, role, shape in _arguments(kernel)],
+            [
+                f"{role} {name}: {dtype}[{', '.join(map(str, shape))}]"
+                for name, dtype, role, shape in _arguments(kernel)
+            ],
             [g.meaning for g in kernel.host.guards if g.value.as_int() is None],
             sum(isinstance(o, SyncAllOp) for o in kernel.ascendc.walk()),
             read,
@@ -520,22 +440,38 @@ def _joined(fused: FusedModel) -> list[list[str]]:
 
 def verification_json(verification: Verification) -> dict[str, Any]:
     """A verification as plain data."""
-    return _finite({
-        "engine": verification.engine,
-        "ok": verification.ok,
-        "max_error": verification.max_error,
-        "max_kernel_error": verification.max_kernel_error,
-        "outputs": [
-            {"name": c.name, "error": c.error, "max_abs": c.max_abs, "tolerance": c.tolerance, "ok": c.ok, "note": c.note}
-            for c in verification.outputs
-        ],
-        "launches": [
-            {"kernel": c.kernel, "output": c.name, "error": c.error, "tolerance": c.tolerance, "ok": c.ok, "note": c.note,
-             "nodes": list(dict.fromkeys(c.nodes))}
-            for c in verification.launches
-        ],
-        "violations": [dict(v) for v in verification.violations],
-    })  # fmt: skip
+    return _finite(
+        {
+            "engine": verification.engine,
+            "ok": verification.ok,
+            "max_error": verification.max_error,
+            "max_kernel_error": verification.max_kernel_error,
+            "outputs": [
+                {
+                    "name": c.name,
+                    "error": c.error,
+                    "max_abs": c.max_abs,
+                    "tolerance": c.tolerance,
+                    "ok": c.ok,
+                    "note": c.note,
+                }
+                for c in verification.outputs
+            ],
+            "launches": [
+                {
+                    "kernel": c.kernel,
+                    "output": c.name,
+                    "error": c.error,
+                    "tolerance": c.tolerance,
+                    "ok": c.ok,
+                    "note": c.note,
+                    "nodes": list(dict.fromkeys(c.nodes)),
+                }
+                for c in verification.launches
+            ],
+            "violations": [dict(v) for v in verification.violations],
+        }
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -42,7 +42,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     ends = set(right)
     return [
-        "  ".join(c.rjust(w) if i in ends else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))).rstrip()
+        "  ".join(
+            c.rjust(w) if i in ends else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths))
+        ).rstrip()
         for row in cells
     ]
 
@@ -64,7 +66,9 @@ def figures_text(report: Report) -> list[str]:
         f"bytes moved after     {bytes_text(report.bytes_after)} ({100 * report.memory_saved:.0f} % less)",
     ]
     if report.fusions:
-        lines.append("fusions               " + ", ".join(f"{n} x {kind}" for kind, n in report.fusions.items()))
+        lines.append(
+            "fusions               " + ", ".join(f"{n} x {kind}" for kind, n in report.fusions.items())
+        )
     return lines
 
 
@@ -74,13 +78,18 @@ def kernel_rows(report: Report) -> list[str]:
         ("kernel", "uses", "kind", "bytes", "UB", "error", "ops"),
         (
             (
-                k.name, k.launches, k.kind, bytes_text(k.bytes_read + k.bytes_written),
-                bytes_text(k.on_chip["UB"]) if "UB" in k.on_chip else "-", error_text(k.error), shorten(k.pattern, 60),
+                k.name,
+                k.launches,
+                k.kind,
+                bytes_text(k.bytes_read + k.bytes_written),
+                bytes_text(k.on_chip["UB"]) if "UB" in k.on_chip else "-",
+                error_text(k.error),
+                shorten(k.pattern, 60),
             )
             for k in report.kernel_list
         ),
         right=(1, 3, 4, 5),
-    )  # fmt: skip
+    )
 
 
 def report_text(report: Report) -> str:
@@ -90,7 +99,9 @@ def report_text(report: Report) -> str:
         lines += [*kernel_rows(report), ""]
     if report.host:
         lines.append("on the host:")
-        lines += [f"  {h.count} x {h.op} ({shorten(', '.join(h.nodes), 50)}): {h.reason}" for h in report.host]
+        lines += [
+            f"  {h.count} x {h.op} ({shorten(', '.join(h.nodes), 50)}): {h.reason}" for h in report.host
+        ]
         lines.append("")
     refused = Counter(d.reason for d in report.decisions if not d.fused)
     if refused:
@@ -114,11 +125,19 @@ def verification_lines(result: Mapping[str, object]) -> list[str]:
         f"largest error         outputs {error_text(result['max_error'])}, kernels {error_text(result['max_kernel_error'])} (relative)",  # type: ignore[arg-type]
     ]
     for c in bad[:10]:
-        what = f"kernel {c['kernel']} ({', '.join(c['nodes'][:3])})" if c.get("kernel") else f"output '{c['name']}'"
+        what = (
+            f"kernel {c['kernel']} ({', '.join(c['nodes'][:3])})"
+            if c.get("kernel")
+            else f"output '{c['name']}'"
+        )
         note = f"; {c['note']}" if c["note"] else ""
-        lines.append(f"  differs: {what}: error {error_text(c['error'])} > {error_text(c['tolerance'])}{note}")
+        lines.append(
+            f"  differs: {what}: error {error_text(c['error'])} > {error_text(c['tolerance'])}{note}"
+        )
     for v in violations[:10]:
-        lines.append(f"  violation: kernel {v.get('kernel')}, {v.get('node') or 'unknown node'}: {v.get('message', v.get('rule'))}")
+        lines.append(
+            f"  violation: kernel {v.get('kernel')}, {v.get('node') or 'unknown node'}: {v.get('message', v.get('rule'))}"
+        )
     for kind, found in (("differences", bad), ("violations", violations)):
         if len(found) > 10:
             lines.append(f"  ... {len(found) - 10} more {kind}")

@@ -25,8 +25,9 @@ INCLUDE = GAF / "runtime" / "include"
 NATIVE = GAF / "runtime" / "native"
 DEVICE = GAF / "codegen" / "device"
 
-COMMON_FLAGS = ("-std=c++17", "-fPIC", "-fno-strict-aliasing", "-fno-gnu-unique", "-fvisibility-inlines-hidden",
-                "-ffp-contract=off", "-pipe")
+COMMON_FLAGS = tuple(
+    "-std=c++17 -fPIC -fno-strict-aliasing -fno-gnu-unique -fvisibility-inlines-hidden -ffp-contract=off -pipe".split()
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,27 @@ def find_compiler() -> Compiler | None:
     named = os.environ.get("CXX")
     candidates = [shlex.split(named)] if named else [["g++"], ["clang++"]]
     return next((c for c in map(_probe, candidates) if c is not None), None)
+
+
+@lru_cache(maxsize=None)
+def native_flags(compiler: Compiler) -> tuple[str, ...]:
+    """The flag that makes the compiler use all instructions of this processor; none where it has no such flag."""
+    for flag in ("-march=native", "-mcpu=native"):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "empty.cpp"
+            source.write_text("")
+            command = [
+                *compiler.command,
+                flag,
+                "-Werror",
+                "-c",
+                str(source),
+                "-o",
+                str(source.with_suffix(".o")),
+            ]
+            if subprocess.run(command, capture_output=True).returncode == 0:
+                return (flag,)
+    return ()
 
 
 def compiler_reason() -> str:

@@ -32,11 +32,11 @@ Observer = Callable[["Launch"], None]
 
 @dataclass
 class Launch:
-    """One executed kernel: its inputs and outputs as arrays, and what check mode found."""
+    """One executed kernel: the operands of its fused op, its outputs, and what check mode found."""
 
     fused: FusedOp
     kernel: Kernel
-    inputs: list[np.ndarray]
+    operands: list[np.ndarray]
     outputs: list[np.ndarray]
     symbols: Mapping[str, int]
     violations: list[dict[str, Any]] = field(default_factory=list)
@@ -99,7 +99,7 @@ class Executor:
         inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
         violations = self._run_kernel(kernel, inputs, outputs, env)
         if observe is not None:
-            observe(Launch(fused, kernel, inputs, outputs, env, violations))
+            observe(Launch(fused, kernel, list(operands), outputs, env, violations))
         return outputs
 
     def select(self, fused: FusedOp, env: Mapping[str, int]) -> Kernel:

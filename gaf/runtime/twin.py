@@ -17,14 +17,26 @@ import numpy as np
 
 from gaf.errors import CompileError, InternalError, InvalidInputError
 from gaf.runtime.compiler import (
-    COMMON_FLAGS, DEVICE, INCLUDE, NATIVE, Compiler, build_lock, cpu_identity, default_cache_dir, key_of, publish,
-    require_compiler, run_compiler, tree_digest, work_dir,
+    COMMON_FLAGS,
+    DEVICE,
+    INCLUDE,
+    NATIVE,
+    Compiler,
+    build_lock,
+    cpu_identity,
+    default_cache_dir,
+    key_of,
+    native_flags,
+    publish,
+    require_compiler,
+    run_compiler,
+    tree_digest,
+    work_dir,
 )
 
 MODES = {"fast": 1, "check": 2}
 KERNEL_FLAGS = (*COMMON_FLAGS, "-O1", "-fno-exceptions", "-fno-rtti", "-w")
-RUNTIME_FLAGS = (*COMMON_FLAGS, "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-w",
-                 "-DGAF_TWIN=2")
+RUNTIME_FLAGS = (*COMMON_FLAGS, *"-O3 -fno-math-errno -fno-trapping-math -fwrapv -w -DGAF_TWIN=2".split())
 EXTRA_FLAGS = {"gemm.cpp": ("-ffp-contract=fast",)}
 
 WORKSPACE, INPUT, OUTPUT = 1, 2, 3  # GmRole of check.h
@@ -37,9 +49,14 @@ class _Result(ctypes.Structure):
     """GafTwinResult of gaf_twin_launch.h."""
 
     _fields_ = [
-        ("threads", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("roles", ctypes.c_void_p),
-        ("text", ctypes.c_char_p), ("text_bytes", ctypes.c_uint64), ("violations", ctypes.c_uint64),
-        ("deadlock", ctypes.c_uint32), ("kernel_type", ctypes.c_uint32),
+        ("threads", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+        ("roles", ctypes.c_void_p),
+        ("text", ctypes.c_char_p),
+        ("text_bytes", ctypes.c_uint64),
+        ("violations", ctypes.c_uint64),
+        ("deadlock", ctypes.c_uint32),
+        ("kernel_type", ctypes.c_uint32),
     ]
 
 
@@ -54,7 +71,9 @@ class LaunchResult:
     @property
     def message(self) -> str:
         """One line a violation."""
-        return "\n".join(f"{v.get('core', '')}: {v.get('api', '')}: {v.get('message', '')}" for v in self.violations)
+        return "\n".join(
+            f"{v.get('core', '')}: {v.get('api', '')}: {v.get('message', '')}" for v in self.violations
+        )
 
 
 class TwinKernel:
@@ -73,8 +92,15 @@ class TwinKernel:
         except (OSError, AttributeError) as e:
             raise InternalError(f"the built kernel can't be loaded: {e}", where=name) from e
         self._entry.restype = ctypes.c_int32
-        self._entry.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_uint64,
-                                ctypes.c_uint32, ctypes.POINTER(_Result)]
+        self._entry.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_uint32,
+            ctypes.c_char_p,
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+            ctypes.POINTER(_Result),
+        ]
 
     def launch(
         self,
@@ -111,9 +137,18 @@ class TwinKernel:
         n = len(pointers)
         role_bytes = (ctypes.c_uint8 * max(n, 1))(*roles)
         text = ctypes.create_string_buffer(REPORT_BYTES)
-        result = _Result(threads, 0, ctypes.addressof(role_bytes), ctypes.cast(text, ctypes.c_char_p), REPORT_BYTES)
-        code = self._entry((ctypes.c_void_p * max(n, 1))(*pointers), (ctypes.c_uint64 * max(n, 1))(*sizes), n, tiling,
-                           len(tiling), blocks, ctypes.byref(result))
+        result = _Result(
+            threads, 0, ctypes.addressof(role_bytes), ctypes.cast(text, ctypes.c_char_p), REPORT_BYTES
+        )
+        code = self._entry(
+            (ctypes.c_void_p * max(n, 1))(*pointers),
+            (ctypes.c_uint64 * max(n, 1))(*sizes),
+            n,
+            tiling,
+            len(tiling),
+            blocks,
+            ctypes.byref(result),
+        )
         lines = text.value.decode("utf-8", "replace").splitlines()
         violations = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
         if code == 3:
@@ -139,7 +174,7 @@ def load_runtime(jobs: int = 2, on_progress: Progress | None = None) -> None:
 def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) -> Path:
     """The library, from the cache or built: one object a source, cached too, then one link."""
     cache = default_cache_dir()
-    flags = compiler.flags(*RUNTIME_FLAGS)
+    flags = [*compiler.flags(*RUNTIME_FLAGS), *native_flags(compiler)]
     common = (*compiler.command, compiler.version, *flags, repr(EXTRA_FLAGS), cpu_identity())
     target = cache / f"runtime-{key_of(tree_digest(NATIVE, INCLUDE), *common)}" / "libgaf_twin.so"
     if target.exists():
@@ -159,7 +194,17 @@ def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) 
             if not kept.exists():
                 out = work / kept.name
                 extra = EXTRA_FLAGS.get(source.name, ())
-                command = [*compiler.command, *flags, *extra, f"-I{INCLUDE}", f"-I{NATIVE}", "-c", str(source), "-o", str(out)]
+                command = [
+                    *compiler.command,
+                    *flags,
+                    *extra,
+                    f"-I{INCLUDE}",
+                    f"-I{NATIVE}",
+                    "-c",
+                    str(source),
+                    "-o",
+                    str(out),
+                ]
                 run_compiler(command, f"runtime library, {source.name}")
                 publish(out, kept)
             with lock:
@@ -171,8 +216,10 @@ def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) 
         with ThreadPoolExecutor(max(jobs, 1)) as pool:
             objects = list(pool.map(build, sources))
         library = work / "libgaf_twin.so"
-        run_compiler([*compiler.command, "-shared", *map(str, objects), "-lpthread", "-lm", "-o", str(library)],
-                     "runtime library")
+        run_compiler(
+            [*compiler.command, "-shared", *map(str, objects), "-lpthread", "-lm", "-o", str(library)],
+            "runtime library",
+        )
         publish(library, target)
     return target
 
@@ -228,8 +275,16 @@ def _build_kernel(compiler: Compiler, name: str, source: str, mode: str) -> Path
         library = work / "kernel.so"
 
         def command(folder: Path) -> list[str]:
-            return [*compiler.command, *flags, f"-I{INCLUDE}", f"-I{DEVICE}", "-shared", str(folder / "unit.cpp"), "-o",
-                    str(library)]
+            return [
+                *compiler.command,
+                *flags,
+                f"-I{INCLUDE}",
+                f"-I{DEVICE}",
+                "-shared",
+                str(folder / "unit.cpp"),
+                "-o",
+                str(library),
+            ]
 
         try:
             run_compiler(command(work), f"kernel '{name}'")

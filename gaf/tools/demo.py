@@ -42,8 +42,12 @@ MAX_TOKENS = 128
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0, or that of the error: see `gaf --help`."""
     parser = argparse.ArgumentParser(prog="python -m gaf.tools.demo", description=__doc__)
-    parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where to write (default %(default)s)")
-    parser.add_argument("--engine", default="auto", choices=("auto", "host", "check", "interpreter"), help=ENGINE_HELP)
+    parser.add_argument(
+        "-o", "--output", default="out", metavar="FOLDER", help="where to write (default %(default)s)"
+    )
+    parser.add_argument(
+        "--engine", default="auto", choices=("auto", "host", "check", "interpreter"), help=ENGINE_HELP
+    )
     args = parser.parse_args(argv)
     try:
         return run(Path(args.output), args.engine)
@@ -84,9 +88,11 @@ def run(folder: Path, engine_name: str) -> int:
     print(f"  {far:.3f}  '{SENTENCES[0]}'  ~  '{SENTENCES[2]}'")
     print(f"the similar pair is {'nearer' if near > far else 'NOT nearer'}")
     figures = summary(report, verifications) | {
-        "engine": engines[0], "similar": round(near, 6), "different": round(far, 6),
+        "engine": engines[0],
+        "similar": round(near, 6),
+        "different": round(far, 6),
         "seconds": round(time.perf_counter() - start, 1),
-    }  # fmt: skip
+    }
     print(json.dumps(figures))
     return EXIT_OK if near > far and all(v.ok for v in verifications) else EXIT_MISMATCH
 
@@ -111,7 +117,9 @@ def tokenize(sentences: Sequence[str]) -> dict[str, np.ndarray]:
     try:
         from tokenizers import Tokenizer
     except ImportError:
-        raise InvalidInputError("the package tokenizers is not installed", hint="pip install '.[demo]'") from None
+        raise InvalidInputError(
+            "the package tokenizers is not installed", hint="pip install '.[demo]'"
+        ) from None
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.enable_truncation(MAX_TOKENS)
     tokenizer.enable_padding()  # to the longest sentence instead of the file's 128 tokens

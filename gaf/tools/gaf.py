@@ -39,17 +39,22 @@ exit codes:
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
-        prog="gaf", description="Fuses neural-network graphs into Ascend C kernels, and runs them anywhere.",
-        epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+        prog="gaf",
+        description="Fuses neural-network graphs into Ascend C kernels, and runs them anywhere.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"gaf {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"gaf.tools.cli.{name}")
         sub = commands.add_parser(
-            name, help=summary, description=summary[0].upper() + summary[1:] + ".", epilog=EXIT_CODES,
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=EXIT_CODES,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )  # fmt: skip
+        )
         module.add_arguments(sub)
         add_output_options(sub)
         sub.set_defaults(run=module.run)
@@ -94,7 +99,13 @@ def _user_error(error: Exception) -> GafError:
 
 
 def _error_json(error: GafError) -> dict[str, object]:
-    fields = {"what": error.what, "where": error.where, "expected": error.expected, "got": error.got, "hint": error.hint}
+    fields = {
+        "what": error.what,
+        "where": error.where,
+        "expected": error.expected,
+        "got": error.got,
+        "hint": error.hint,
+    }
     shown = {k: None if v is None else str(v) for k, v in fields.items()}
     return {"exit_code": error.exit_code, **shown}
 

@@ -14,6 +14,7 @@ from gaf.codegen.host import HostTiling
 from gaf.codegen.printer import print_kernel
 from gaf.dialects.ascendc import KernelOp
 from gaf.dialects.ascendc.interpreter import interpret
+from gaf.dialects.common import dtype as dt
 from gaf.passes.ascendc.insert_sync import insert_sync
 from gaf.runtime.compiler import find_compiler
 from gaf.runtime.twin import TwinKernel, build_kernels
@@ -44,6 +45,10 @@ def entries() -> dict[str, Entry]:
         x = calls.cast_values(source).reshape(kernel.args[0][3][0].as_int(), -1)
         found[f"{source.name}-{target.name}-{mode}-{'tile' if as_tile else 'count'}"] = Entry(
             kernel, {"x": x}
+        )
+    for kind in (dt.F16, dt.F32):
+        found[f"data_copy_pad-{kind.name}"] = Entry(
+            calls.pad_kernel(kind), {"x": np.arange(64).astype(kind.numpy)}
         )
     for i, entry_ in enumerate(found.values()):
         entry_.kernel.properties["sym_name"] = StringAttr(f"k{i}")

@@ -11,9 +11,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from gaf.codegen.printer import WIDTH, print_kernel, wrap
 from gaf.dialects.ascendc import KernelBuilder, KernelOp, rows, vector
+from gaf.dialects.ascendc.kernel import cpp_string
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import const, sym
+from gaf.dialects.common.index import Expr, const, minimum, sym
 from gaf.errors import InternalError
 from gaf.passes.ascendc.insert_sync import insert_sync
 from tests.dialects.ascendc.kernels import CASES
@@ -131,6 +132,27 @@ def test_only_ascendc_ops_print() -> None:
     kernel.body.block.add_op(ModuleOp([]))
     with pytest.raises(InternalError, match="builtin.module can't be printed as Ascend C"):
         print_kernel(kernel)
+
+
+def test_long_lines_do_not_break_in_strings_and_comments() -> None:
+    name = 'layer, with \\", commas' + ", and more" * 20
+    kb = small()
+    kb.node(name)
+    kb.node("short", "a long note" + ", and more" * 20)
+    first, second = (line for line in body(kb.finish()) if line.startswith("GAF_AT"))
+    assert first.endswith('");') and second.endswith("and more")
+    field = KernelBuilder("k", "aiv", [], symbols=["M"], tiling=[("at", _long())]).finish()
+    assert any(line.startswith("int64_t at;  // ") and len(line) > WIDTH for line in body(field))
+    literal = cpp_string(name)
+    assert wrap(f"    f(first, {literal}, a, b);") == ["    f(first,", f"            {literal},", "            a, b);"]
+
+
+def _long() -> Expr:
+    """An expression with commas, longer than a line."""
+    value = sym("M")
+    for i in range(2, 20):
+        value = minimum(value * i, sym("M") + i)
+    return value
 
 
 def test_long_lines_break_after_commas() -> None:

@@ -143,12 +143,13 @@ MIX = faults("mix_faults.cpp")
 
 @pytest.fixture(scope="session")
 def kernels() -> dict[str, TwinKernel]:
-    sources = [(name, (KERNELS / f"{name}.cpp").read_text()) for name in ("vector_faults", "mix_faults")]
-    return build_kernels(sources, mode="check")
+    names = ("vector_faults", "mix_faults")
+    return build_kernels([(name, (KERNELS / f"{name}.cpp").read_text()) for name in names], mode="check")
 
 
-def run_vector(kernel: TwinKernel, fault: str, blocks: int = 2, rows: int = 4, lanes: int = 20) -> LaunchResult:
+def run_vector(kernel: TwinKernel, fault: str, lanes: int = 20) -> LaunchResult:
     """Run the vector kernel; the correct one must also compute the right values."""
+    blocks, rows = 2, 4
     x = np.arange(blocks * rows * lanes, dtype=np.float32).reshape(-1, lanes)
     y = np.empty_like(x)
     result = kernel.launch([x, y], 1 << 16, struct.pack("<3I", VECTOR[fault], rows, lanes), blocks, outputs=1)
@@ -165,7 +166,8 @@ def run_mix(kernel: TwinKernel, fault: str, blocks: int = 2, tiles: int = 5) -> 
     z = np.empty((blocks * 2 * 16, 32), np.float32)
     if fault == "TOO_MANY_BLOCKS":
         blocks, tiles = 25, 1
-        a, y, z = np.zeros((800, 32), np.float16), np.empty((800, 32), np.float32), np.empty((800, 32), np.float32)
+        a = np.zeros((800, 32), np.float16)
+        y, z = np.empty((800, 32), np.float32), np.empty((800, 32), np.float32)
     if fault == "COUNTER_OVERFLOW":
         tiles = 18
         a, y = np.tile(a, (4, 1))[: blocks * tiles * 32], np.empty((blocks * tiles * 32, 32), np.float32)
@@ -197,7 +199,8 @@ def test_vector_fault(kernels: dict[str, TwinKernel], fault: str) -> None:
 
 def test_facts_of_the_first_violation(kernels: dict[str, TwinKernel]) -> None:
     violation = run_vector(kernels["vector_faults"], "MISSING_BARRIER").violations[0]
-    assert violation["kernel"] == "vector_faults" and violation["api"] == "Muls" and violation["operand"] == "src"
+    assert violation["kernel"] == "vector_faults"
+    assert violation["api"] == "Muls" and violation["operand"] == "src"
     assert violation["core"] == "AIV 0" and violation["pipe"] == "V" and violation["node"] == "model/double"
     assert violation["buffer"] == "VECOUT queue 0" and violation["offset"] == 0
     assert "Adds (pipe V, node model/double) wrote without order: PipeBarrier<PIPE_V>" in violation["message"]

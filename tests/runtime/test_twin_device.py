@@ -16,8 +16,23 @@ from .twin_kernels import MODES, kernel, ulps
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
 
-SHAPES = [(1, 1), (1, 5), (2, 8), (3, 9), (7, 64), (8, 65), (9, 127), (17, 128), (5, 300), (33, 20), (300, 3), (260, 17),
-          (2, 2050), (3, 2100), (1, 4500)]
+SHAPES = [
+    (1, 1),
+    (1, 5),
+    (2, 8),
+    (3, 9),
+    (7, 64),
+    (8, 65),
+    (9, 127),
+    (17, 128),
+    (5, 300),
+    (33, 20),
+    (300, 3),
+    (260, 17),
+    (2, 2050),
+    (3, 2100),
+    (1, 4500),
+]
 BOPS = ("ADD", "SUB", "RSUB", "MUL", "DIV", "RDIV", "MAX", "MIN")
 MONS = ("SUM", "MAX", "MIN", "PROD")
 
@@ -29,7 +44,9 @@ def tile(rows: int, lanes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, 
     return tuple((rng.uniform(0.5, 2, s) * rng.choice([-1, 1], s)).astype(np.float32) for s in sizes)
 
 
-def launch(mode: str, op: int, which: int, data: tuple[np.ndarray, ...], shape: tuple[int, ...], scalar: float = 0.0) -> np.ndarray:
+def launch(
+    mode: str, op: int, which: int, data: tuple[np.ndarray, ...], shape: tuple[int, ...], scalar: float = 0.0
+) -> np.ndarray:
     out = np.full(shape, np.nan, np.float32)
     tiling = struct.pack("<4If", op, which, *data[0].shape, scalar)
     found = kernel("device_ops", mode).launch([*data, out], 0, tiling, 1, outputs=1)
@@ -38,8 +55,16 @@ def launch(mode: str, op: int, which: int, data: tuple[np.ndarray, ...], shape: 
 
 
 def apply(name: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return {"ADD": a + b, "SUB": a - b, "RSUB": b - a, "MUL": a * b, "DIV": a / b, "RDIV": b / a,
-            "MAX": np.maximum(a, b), "MIN": np.minimum(a, b)}[name]
+    return {
+        "ADD": a + b,
+        "SUB": a - b,
+        "RSUB": b - a,
+        "MUL": a * b,
+        "DIV": a / b,
+        "RDIV": b / a,
+        "MAX": np.maximum(a, b),
+        "MIN": np.minimum(a, b),
+    }[name]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -62,7 +87,10 @@ def test_reductions(name: str, mode: str) -> None:
         data = tile(rows, lanes)
         a = data[0].astype(np.float64)
         if name == "PROD":  # keep the product in range
-            data = (np.sign(data[0]) * np.exp2(np.round(np.log2(np.abs(data[0])))).astype(np.float32), *data[1:])
+            data = (
+                np.sign(data[0]) * np.exp2(np.round(np.log2(np.abs(data[0])))).astype(np.float32),
+                *data[1:],
+            )
             a = data[0].astype(np.float64)
         padded = (rows + 7) // 8 * 8
         got = launch(mode, 2, MONS.index(name), data, (padded,))
@@ -81,13 +109,19 @@ def test_reductions(name: str, mode: str) -> None:
 def test_broadcasts(mode: str) -> None:
     for rows, lanes in SHAPES:
         data = tile(rows, lanes)
-        np.testing.assert_array_equal(launch(mode, 4, 0, data, (rows, lanes)), np.repeat(data[2][:, None], lanes, 1))
-        np.testing.assert_array_equal(launch(mode, 4, 1, data, (rows, lanes)), np.repeat(data[3][None], rows, 0))
+        np.testing.assert_array_equal(
+            launch(mode, 4, 0, data, (rows, lanes)), np.repeat(data[2][:, None], lanes, 1)
+        )
+        np.testing.assert_array_equal(
+            launch(mode, 4, 1, data, (rows, lanes)), np.repeat(data[3][None], rows, 0)
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("which, compare", list(enumerate([np.less, np.greater, np.equal, np.less_equal, np.greater_equal,
-                                                           np.not_equal])))
+@pytest.mark.parametrize(
+    "which, compare",
+    list(enumerate([np.less, np.greater, np.equal, np.less_equal, np.greater_equal, np.not_equal])),
+)
 def test_comparisons(which: int, compare: np.ufunc, mode: str) -> None:
     for rows, lanes in SHAPES:
         rng = np.random.default_rng(rows + lanes)
@@ -95,7 +129,9 @@ def test_comparisons(which: int, compare: np.ufunc, mode: str) -> None:
         a[rng.random(a.shape) < 0.1] = np.nan
         data = (a, b, a[:, 0].copy(), a[0].copy())
         np.testing.assert_array_equal(launch(mode, 5, which, data, a.shape), compare(a, b).astype(np.float32))
-        np.testing.assert_array_equal(launch(mode, 6, which, data, a.shape, 1.0), compare(a, 1.0).astype(np.float32))
+        np.testing.assert_array_equal(
+            launch(mode, 6, which, data, a.shape, 1.0), compare(a, 1.0).astype(np.float32)
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -111,15 +147,27 @@ def test_select_hides_the_other_side(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("which, rounding", list(enumerate([np.rint, np.floor, np.ceil, None, np.trunc])))
 def test_rounding(which: int, rounding: np.ufunc | None, mode: str) -> None:
-    a = np.array([[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, -0.49999997, 8388609.0, 1e30, -3.7, 3.2, -0.0]], np.float32)
+    a = np.array(
+        [[-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999997, -0.49999997, 8388609.0, 1e30, -3.7, 3.2, -0.0]],
+        np.float32,
+    )
     expected = np.trunc(a.astype(np.float64) + np.copysign(0.5, a)) if rounding is None else rounding(a)
     got = launch(mode, 8, which, (a, a, a[:, 0].copy(), a[0].copy()), a.shape)
     np.testing.assert_array_equal(got, expected.astype(np.float32))
 
 
-MATH = [("Tanh1", np.tanh, -5, 5, 3), ("Erf1", np.vectorize(math.erf), -4, 4, 2), ("Sin1", np.sin, -50, 50, 2),
-        ("Cos1", np.cos, -50, 50, 2), ("Tan1", np.tan, -1, 1, 1), ("Atan1", np.arctan, -9, 9, 1), ("Log1", np.log, 0.1, 9, 1.5),
-        ("Pow1", None, 0.1, 4, 1), ("Rsqrt1", lambda x: 1 / np.sqrt(x), 0.1, 9, 1.6), ("Recip1", lambda x: 1 / x, 0.1, 9, 0.51)]
+MATH = [
+    ("Tanh1", np.tanh, -5, 5, 3),
+    ("Erf1", np.vectorize(math.erf), -4, 4, 2),
+    ("Sin1", np.sin, -50, 50, 2),
+    ("Cos1", np.cos, -50, 50, 2),
+    ("Tan1", np.tan, -1, 1, 1),
+    ("Atan1", np.arctan, -9, 9, 1),
+    ("Log1", np.log, 0.1, 9, 1.5),
+    ("Pow1", None, 0.1, 4, 1),
+    ("Rsqrt1", lambda x: 1 / np.sqrt(x), 0.1, 9, 1.6),
+    ("Recip1", lambda x: 1 / x, 0.1, 9, 0.51),
+]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -137,12 +185,33 @@ def test_mathematics(which: int, mode: str) -> None:
 # ---- casts --------------------------------------------------------------------------------------------------------------
 
 BF16 = ml_dtypes.bfloat16
-PAIRS = [(np.float16, np.float32), (np.float32, np.float16), (BF16, np.float32), (np.float32, BF16), (np.int32, np.float32),
-         (np.float32, np.int32), (np.int64, np.float32), (np.float32, np.int64), (np.int16, np.float32),
-         (np.float32, np.int16), (np.int64, np.int32), (np.int32, np.int64), (np.int8, np.float32), (np.float32, np.int8),
-         (np.uint8, np.float32), (np.float32, np.uint8), (np.float16, np.int8), (np.int8, np.float16),
-         (np.float16, np.uint8), (np.uint8, np.float16), (np.float16, np.int16), (np.int16, np.float16),
-         (np.int32, np.float16), (np.int32, BF16), (np.int16, np.int32)]
+PAIRS = [
+    (np.float16, np.float32),
+    (np.float32, np.float16),
+    (BF16, np.float32),
+    (np.float32, BF16),
+    (np.int32, np.float32),
+    (np.float32, np.int32),
+    (np.int64, np.float32),
+    (np.float32, np.int64),
+    (np.int16, np.float32),
+    (np.float32, np.int16),
+    (np.int64, np.int32),
+    (np.int32, np.int64),
+    (np.int8, np.float32),
+    (np.float32, np.int8),
+    (np.uint8, np.float32),
+    (np.float32, np.uint8),
+    (np.float16, np.int8),
+    (np.int8, np.float16),
+    (np.float16, np.uint8),
+    (np.uint8, np.float16),
+    (np.float16, np.int16),
+    (np.int16, np.float16),
+    (np.int32, np.float16),
+    (np.int32, BF16),
+    (np.int16, np.int32),
+]
 NONE, RINT, FLOOR, CEIL, ROUND, TRUNC = range(6)
 
 
@@ -151,8 +220,14 @@ def is_float(t: type) -> bool:
 
 
 def to_integer(x: np.ndarray, mode: int) -> np.ndarray:
-    return {NONE: np.rint, RINT: np.rint, FLOOR: np.floor, CEIL: np.ceil, TRUNC: np.trunc,
-            ROUND: lambda v: np.trunc(v + np.copysign(0.5, v))}[mode](x)
+    return {
+        NONE: np.rint,
+        RINT: np.rint,
+        FLOOR: np.floor,
+        CEIL: np.ceil,
+        TRUNC: np.trunc,
+        ROUND: lambda v: np.trunc(v + np.copysign(0.5, v)),
+    }[mode](x)
 
 
 def reference_cast(x: np.ndarray, dst: type, mode: int) -> np.ndarray:
@@ -164,7 +239,9 @@ def reference_cast(x: np.ndarray, dst: type, mode: int) -> np.ndarray:
     if not is_float(x.dtype.type):
         return np.clip(x, info.min, info.max).astype(dst)
     whole = to_integer(x.astype(np.float64), mode)
-    return np.array([int(min(max(v, info.min), info.max)) for v in whole.ravel().tolist()], dst).reshape(x.shape)
+    return np.array([int(min(max(v, info.min), info.max)) for v in whole.ravel().tolist()], dst).reshape(
+        x.shape
+    )
 
 
 def source_values(src: type, dst: type, rows: int, lanes: int) -> np.ndarray:
@@ -180,19 +257,36 @@ def source_values(src: type, dst: type, rows: int, lanes: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("pair", range(len(PAIRS)), ids=[f"{np.dtype(s).name}-{np.dtype(d).name}" for d, s in PAIRS])
+@pytest.mark.parametrize(
+    "pair", range(len(PAIRS)), ids=[f"{np.dtype(s).name}-{np.dtype(d).name}" for d, s in PAIRS]
+)
 def test_cast_tile(pair: int, mode: str) -> None:
     dst, src = PAIRS[pair]
     roundings = (RINT, FLOOR, CEIL, ROUND, TRUNC) if is_float(src) and not is_float(dst) else (RINT,)
-    for rows, lanes in [(1, 1), (1, 9), (3, 5), (4, 8), (5, 17), (2, 33), (7, 64), (300, 3), (2, 600), (1, 4200)]:
+    for rows, lanes in [
+        (1, 1),
+        (1, 9),
+        (3, 5),
+        (4, 8),
+        (5, 17),
+        (2, 33),
+        (7, 64),
+        (300, 3),
+        (2, 600),
+        (1, 4200),
+    ]:
         x = source_values(src, dst, rows, lanes)
         for rounding in roundings:
             y = np.zeros((rows, lanes), dst)
-            found = kernel("casts", mode).launch([x, y], 0, struct.pack("<4I", pair, rounding, rows, lanes), 1, outputs=1)
+            found = kernel("casts", mode).launch(
+                [x, y], 0, struct.pack("<4I", pair, rounding, rows, lanes), 1, outputs=1
+            )
             assert found.violations == [], found.message
             expected = reference_cast(x, dst, rounding)
-            np.testing.assert_array_equal(y.astype(np.float64) if dst is BF16 else y,
-                                          expected.astype(np.float64) if dst is BF16 else expected)
+            np.testing.assert_array_equal(
+                y.astype(np.float64) if dst is BF16 else y,
+                expected.astype(np.float64) if dst is BF16 else expected,
+            )
 
 
 def test_half_rounding_of_every_bit_pattern() -> None:
@@ -200,13 +294,20 @@ def test_half_rounding_of_every_bit_pattern() -> None:
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     finite = halves[np.isfinite(halves)].astype(np.float32)
     between = (finite[:-1] + finite[1:]) / 2  # ties
-    for x in (finite, between, np.nextafter(between, np.float32(np.inf)), np.array([65519.996, 65520, np.inf, -np.inf], np.float32)):
+    for x in (
+        finite,
+        between,
+        np.nextafter(between, np.float32(np.inf)),
+        np.array([65519.996, 65520, np.inf, -np.inf], np.float32),
+    ):
         for dst, pair in ((np.float16, 0), (BF16, 2)):
             y = np.zeros((1, len(x)), dst)
             for start in range(0, len(x), 4096):
-                part = np.ascontiguousarray(x[None, start:start + 4096])
+                part = np.ascontiguousarray(x[None, start : start + 4096])
                 out = np.zeros(part.shape, dst)
-                kernel("casts", "fast").launch([part, out], 0, struct.pack("<4I", pair, RINT, *part.shape), 1, outputs=1)
-                y[:, start:start + 4096] = out
+                kernel("casts", "fast").launch(
+                    [part, out], 0, struct.pack("<4I", pair, RINT, *part.shape), 1, outputs=1
+                )
+                y[:, start : start + 4096] = out
             with np.errstate(over="ignore"):
                 np.testing.assert_array_equal(y[0].view(np.uint16), x.astype(dst).view(np.uint16))

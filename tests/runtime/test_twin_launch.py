@@ -22,7 +22,9 @@ pytestmark = pytest.mark.skipif(compiler.find_compiler() is None, reason="no C++
 
 def add_one(mode: str, x: np.ndarray, tile: int = 256, blocks: int = 8, threads: int = 0) -> np.ndarray:
     y = np.zeros_like(x)
-    found = kernel("add_one", mode).launch([x, y], 0, struct.pack("<2I", x.size, tile), blocks, outputs=1, threads=threads)
+    found = kernel("add_one", mode).launch(
+        [x, y], 0, struct.pack("<2I", x.size, tile), blocks, outputs=1, threads=threads
+    )
     assert found.violations == [], found.message
     return y
 

@@ -89,7 +89,14 @@ MATH: dict[str, tuple[int, Reference, tuple[float, float], float]] = {
 
 
 def launch(
-    mode: str, dtype: str, number: int, form: int, a: np.ndarray, b: np.ndarray, d: np.ndarray, scalar: float = 0.0
+    mode: str,
+    dtype: str,
+    number: int,
+    form: int,
+    a: np.ndarray,
+    b: np.ndarray,
+    d: np.ndarray,
+    scalar: float = 0.0,
 ) -> np.ndarray:
     """Run one instruction on copies; check mode must find nothing."""
     result = d.copy()
@@ -99,7 +106,9 @@ def launch(
     return result
 
 
-def operands(dtype: str, n: int, lo: float, hi: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def operands(
+    dtype: str, n: int, lo: float, hi: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     np_type = TYPES[dtype][1]
     if np.issubdtype(np_type, np.integer):
@@ -165,8 +174,26 @@ def test_mathematics_in_half(name: str) -> None:
     assert ulps(launch("fast", "half", number, COUNT, a, b, d), exact) <= 0.51
 
 
-@pytest.mark.parametrize("name", ("Exp", "Ln", "Sqrt", "Rsqrt", "Reciprocal", "Tanh", "Erf", "Sin", "Cos", "Sigmoid", "Relu",
-                                  "Abs", "Floor", "Sign", "Power"))
+@pytest.mark.parametrize(
+    "name",
+    (
+        "Exp",
+        "Ln",
+        "Sqrt",
+        "Rsqrt",
+        "Reciprocal",
+        "Tanh",
+        "Erf",
+        "Sin",
+        "Cos",
+        "Sigmoid",
+        "Relu",
+        "Abs",
+        "Floor",
+        "Sign",
+        "Power",
+    ),
+)
 def test_special_values(name: str) -> None:
     """NaN stays NaN, infinities and zeros go where mathematics sends them."""
     number, reference = (MATH.get(name) or FLOAT_EXACT[name])[:2]
@@ -174,7 +201,12 @@ def test_special_values(name: str) -> None:
     b = np.array([2.0] * len(a), np.float32)
     with np.errstate(all="ignore"):
         wide = a.astype(np.float64)
-        exact = np.array([float(v) for v in (np.sqrt(wide) if name == "Sqrt" else reference(wide, b.astype(np.float64), a, 0.0))])
+        exact = np.array(
+            [
+                float(v)
+                for v in (np.sqrt(wide) if name == "Sqrt" else reference(wide, b.astype(np.float64), a, 0.0))
+            ]
+        )
     got = launch("fast", "float", number, COUNT, a, b, a)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(exact))
     assert ulps(got[~np.isnan(exact)], exact[~np.isnan(exact)]) <= 3
@@ -187,9 +219,12 @@ def test_operations_that_read_their_destination(mode: str) -> None:
         wide = a.astype(np.float64), b.astype(np.float64), d.astype(np.float64)
         fused = launch(mode, "float", 24, COUNT, a, b, d)
         np.testing.assert_allclose(fused, wide[0] * wide[2] + wide[1], rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(launch(mode, "float", 65, COUNT, a, b, d, 3.0), wide[2] + 3 * wide[0], rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(
-            launch(mode, "float", 66, COUNT, a, b, d), wide[2] + wide[0] * wide[1], rtol=1e-6, atol=1e-6)
+            launch(mode, "float", 65, COUNT, a, b, d, 3.0), wide[2] + 3 * wide[0], rtol=1e-6, atol=1e-6
+        )
+        np.testing.assert_allclose(
+            launch(mode, "float", 66, COUNT, a, b, d), wide[2] + wide[0] * wide[1], rtol=1e-6, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -5,8 +5,8 @@
 
 #include "kernel_operator.h"
 
-// GAF_AT("model/node") names the model node that the following calls compute. On the NPU it is nothing; on the twin
-// it is the name shown with a violation.
+// GAF_AT("model/node") names the model node that the following calls compute. On the NPU it is nothing; on
+// the twin it is the name shown with a violation.
 #if defined(GAF_TWIN)
 #define GAF_AT(node) ::gaf_twin::SetNode(node)
 #else
@@ -48,22 +48,10 @@ struct SameType<A, A> {
 template <class A, class B>
 constexpr bool IS_SAME = SameType<A, B>::value;
 
-__aicore__ constexpr uint32_t DivUp(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
-__aicore__ constexpr uint32_t RoundUp(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b * b;
-}
-__aicore__ constexpr uint32_t Min(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-__aicore__ constexpr uint32_t Max(uint32_t a, uint32_t b)
-{
-    return a < b ? b : a;
-}
+__aicore__ constexpr uint32_t DivUp(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+__aicore__ constexpr uint32_t RoundUp(uint32_t a, uint32_t b) { return (a + b - 1) / b * b; }
+__aicore__ constexpr uint32_t Min(uint32_t a, uint32_t b) { return a < b ? a : b; }
+__aicore__ constexpr uint32_t Max(uint32_t a, uint32_t b) { return a < b ? b : a; }
 
 // Elements of T in 32 bytes, in 256 bytes, and the row pitch of a tile of `lanes` elements.
 template <class T>

@@ -12,12 +12,14 @@
 namespace gaf {
 
 // AT: float, half or bfloat16_t. TA: A is stored [k, m] (else [m, k]). TB: B is stored [n, k] (else [k, n]).
-// CT: float or AT. One object serves any number of blocks; blocks are limited to maxM <= 128 by maxN <= 256, k is free.
+// CT: float or AT. One object serves any number of blocks; blocks are limited to maxM <= 128 by maxN <= 256,
+// k is free.
 //
-// Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each -> Mmad into one
-// L0C tile -> Fixpipe to GM. A panel holds 512 bytes of k, so that rows along k are read in pieces of 512 bytes.
-// Fractals at an edge are completed with zeros in L1 (never with what an earlier block left there), k is passed to Mmad
-// as it is. Fixpipe writes whole 16-column fractals: c needs ldc >= roundUp(n, 16), and columns n.. become 0.
+// Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each ->
+// Mmad into one L0C tile -> Fixpipe to GM. A panel holds 512 bytes of k, so that rows along k are read in
+// pieces of 512 bytes. Fractals at an edge are completed with zeros in L1 (never with what an earlier block
+// left there), k is passed to Mmad as it is. Fixpipe writes whole 16-column fractals: c needs ldc >=
+// roundUp(n, 16), and columns n.. become 0.
 template <class AT, bool TA, bool TB, class CT = float>
 class BlockMmad {
 public:
@@ -35,9 +37,11 @@ public:
         pipe->InitBuffer(qc_, 1, maxM_ * maxN_ * sizeof(float));
     }
 
-    // c[i * ldc + j] = sum over k of A[i, k] * B[k, j] for i < m <= maxM, j < n <= maxN; lda, ldb, ldc in elements.
-    __aicore__ inline void Run(const GlobalTensor<CT>& c, uint64_t ldc, const GlobalTensor<AT>& a, uint64_t lda,
-                               const GlobalTensor<AT>& b, uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
+    // c[i * ldc + j] = sum over k of A[i, k] * B[k, j] for i < m <= maxM, j < n <= maxN; lda, ldb, ldc in
+    // elements.
+    __aicore__ inline void Run(const GlobalTensor<CT>& c, uint64_t ldc, const GlobalTensor<AT>& a,
+                               uint64_t lda, const GlobalTensor<AT>& b, uint64_t ldb, uint32_t m, uint32_t n,
+                               uint32_t k)
     {
         const uint32_t mPad = RoundUp(m, 16), nPad = RoundUp(n, 16);
         const uint32_t step = StepOf(Max(mPad, nPad));
@@ -67,7 +71,8 @@ public:
                 p.cmatrixInitVal = k1 + k0 == 0;
                 p.kDirectionAlign = TA && IS_SAME<AT, float>;
                 Mmad(l0c, a2, b2, p);
-                if ((mPad / 16) * (nPad / 16) < 10) {  // a small product ends before the next may read its sums
+                if ((mPad / 16) * (nPad / 16) <
+                    10) {  // a small product ends before the next may read its sums
                     AscendC::PipeBarrier<PIPE_M>();
                 }
                 qa2_.FreeTensor(a2);
@@ -78,8 +83,8 @@ public:
         }
         qc_.EnQue(l0c);
         l0c = qc_.template DeQue<float>();
-        AscendC::FixpipeParamsV220 f(static_cast<uint16_t>(nPad), static_cast<uint16_t>(m), static_cast<uint16_t>(mPad),
-                                     static_cast<uint32_t>(ldc), false);
+        AscendC::FixpipeParamsV220 f(static_cast<uint16_t>(nPad), static_cast<uint16_t>(m),
+                                     static_cast<uint16_t>(mPad), static_cast<uint32_t>(ldc), false);
         f.quantPre = IS_SAME<CT, half>         ? QuantMode_t::F322F16
                      : IS_SAME<CT, bfloat16_t> ? QuantMode_t::F322BF16
                                                : QuantMode_t::NoQuant;
@@ -88,10 +93,10 @@ public:
     }
 
 private:
-    static constexpr uint32_t C0 = BLOCK_BYTES / sizeof(AT);        // elements of a fractal row
-    static constexpr uint32_t PANEL_BYTES = 512;                    // bytes of k in an L1 panel, for one m or n
-    static constexpr uint32_t PANEL_K = PANEL_BYTES / sizeof(AT);   // 256, or 128 for float
-    static constexpr uint32_t L0_BYTES = 32 * 1024;                 // half of L0A and of L0B
+    static constexpr uint32_t C0 = BLOCK_BYTES / sizeof(AT);  // elements of a fractal row
+    static constexpr uint32_t PANEL_BYTES = 512;              // bytes of k in an L1 panel, for one m or n
+    static constexpr uint32_t PANEL_K = PANEL_BYTES / sizeof(AT);  // 256, or 128 for float
+    static constexpr uint32_t L0_BYTES = 32 * 1024;                // half of L0A and of L0B
 
     // k of one L0 tile: a multiple of 16 that keeps the wider operand within L0_BYTES.
     static __aicore__ inline uint32_t StepOf(uint32_t wide)
@@ -100,15 +105,17 @@ private:
         return fit < 16 ? 16 : fit > PANEL_K ? PANEL_K : fit;
     }
 
-    // Panel [rows, cols] of a row-major matrix into L1 as Nz: fractal column j (C0 columns) holds rowsPad rows.
-    // Rows up to rowsPad = roundUp(rows, 16) are zero; columns up to colsPad = roundUp(cols, colAlign) are zero.
-    __aicore__ inline void Nd2Nz(const LocalTensor<AT>& l1, const GlobalTensor<AT>& gm, uint64_t ld, uint32_t rows,
-                                 uint32_t cols, uint32_t colAlign)
+    // Panel [rows, cols] of a row-major matrix into L1 as Nz: fractal column j (C0 columns) holds rowsPad
+    // rows. Rows up to rowsPad = roundUp(rows, 16) are zero; columns up to colsPad = roundUp(cols, colAlign)
+    // are zero.
+    __aicore__ inline void Nd2Nz(const LocalTensor<AT>& l1, const GlobalTensor<AT>& gm, uint64_t ld,
+                                 uint32_t rows, uint32_t cols, uint32_t colAlign)
     {
-        const uint32_t rowsPad = RoundUp(rows, 16), fracCols = RoundUp(cols, colAlign) / C0, loaded = DivUp(cols, C0);
+        const uint32_t rowsPad = RoundUp(rows, 16), fracCols = RoundUp(cols, colAlign) / C0,
+                       loaded = DivUp(cols, C0);
         if (rows != rowsPad) {  // clear the last 16 rows of every fractal column that Nd2Nz reaches
-            AscendC::InitConstValueParams<AT> z(static_cast<uint16_t>(loaded), 16, static_cast<uint16_t>(rowsPad - 16),
-                                                static_cast<AT>(0));
+            AscendC::InitConstValueParams<AT> z(static_cast<uint16_t>(loaded), 16,
+                                                static_cast<uint16_t>(rowsPad - 16), static_cast<AT>(0));
             InitConstValue(l1[(rowsPad - 16) * C0], z);
         }
         if (loaded != fracCols) {  // float: a second fractal column that Nd2Nz does not reach
@@ -131,8 +138,8 @@ private:
         }
     }
 
-    __aicore__ inline void LoadPanels(const GlobalTensor<AT>& a, uint64_t lda, const GlobalTensor<AT>& b, uint64_t ldb,
-                                      uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
+    __aicore__ inline void LoadPanels(const GlobalTensor<AT>& a, uint64_t lda, const GlobalTensor<AT>& b,
+                                      uint64_t ldb, uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
     {
         LocalTensor<AT> b1 = qb1_.template AllocTensor<AT>();
         if constexpr (TB) {
@@ -151,8 +158,8 @@ private:
     }
 
     // One Load3D: the L1 panel seen as an image of one line of `rows` pixels and `channels` channels.
-    __aicore__ inline void Load3D(const LocalTensor<AT>& l0, const LocalTensor<AT>& l1, uint32_t rows, uint32_t channels,
-                                  uint32_t rowStart, uint32_t rowCount, bool transpose)
+    __aicore__ inline void Load3D(const LocalTensor<AT>& l0, const LocalTensor<AT>& l1, uint32_t rows,
+                                  uint32_t channels, uint32_t rowStart, uint32_t rowCount, bool transpose)
     {
         AscendC::LoadData3DParamsV2<AT> p;
         p.l1H = 1;
@@ -166,8 +173,8 @@ private:
     }
 
     // L0A tile, Zz: [mPad / 16][k / C0][16][C0].
-    __aicore__ inline void LoadA(const LocalTensor<AT>& a2, const LocalTensor<AT>& a1, uint32_t mPad, uint32_t k0,
-                                 uint32_t kTile, uint32_t kPanel)
+    __aicore__ inline void LoadA(const LocalTensor<AT>& a2, const LocalTensor<AT>& a1, uint32_t mPad,
+                                 uint32_t k0, uint32_t kTile, uint32_t kPanel)
     {
         if constexpr (TA) {
             Load3D(a2, a1, RoundUp(kPanel, 16), mPad, k0, RoundUp(kTile, 16), true);
@@ -177,8 +184,8 @@ private:
     }
 
     // L0B tile, Zn: [k / C0][nPad / 16][16][C0].
-    __aicore__ inline void LoadB(const LocalTensor<AT>& b2, const LocalTensor<AT>& b1, uint32_t nPad, uint32_t k0,
-                                 uint32_t kTile, uint32_t kPanel)
+    __aicore__ inline void LoadB(const LocalTensor<AT>& b2, const LocalTensor<AT>& b1, uint32_t nPad,
+                                 uint32_t k0, uint32_t kTile, uint32_t kPanel)
     {
         if constexpr (TB) {  // the panel already has this layout
             const uint32_t fractals = DivUp(kTile, C0) * (nPad / 16);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tile functions of the vector core: a tile is rows x lanes in UB with row pitch PitchOf<T>(lanes), all initialised.
+// Tile functions of the vector core: a tile is rows x lanes in UB with row pitch PitchOf<T>(lanes), all
+// initialised.
 //
-// Contract of every function: it places the PipeBarriers between its own dependent instructions; the caller places the
-// barriers (or flags) before it and after it. Columns ([rows]) and rows ([lanes]) are float tiles with one row. Pad
-// lanes are written, but with any value; no result depends on them. dst may be the first tile operand where a function
-// says "in place". Limits that the functions respect by splitting: 255 repeats, 8-bit strides, 4095 bursts,
-// Compare on multiples of 256 bytes. Functions that use Select need the top 8 KiB of UB free (see NEEDS_RESERVED_UB).
+// Contract of every function: it places the PipeBarriers between its own dependent instructions; the caller
+// places the barriers (or flags) before it and after it. Columns ([rows]) and rows ([lanes]) are float tiles
+// with one row. Pad lanes are written, but with any value; no result depends on them. dst may be the first
+// tile operand where a function says "in place". Limits that the functions respect by splitting: 255 repeats,
+// 8-bit strides, 4095 bursts, Compare on multiples of 256 bytes. Functions that use Select need the top 8 KiB
+// of UB free (see NEEDS_RESERVED_UB).
 #ifndef GAF_VECTOR_H
 #define GAF_VECTOR_H
 
@@ -22,18 +24,16 @@ enum class Mon { SUM, MAX, MIN, PROD };
 // Bytes of UB that Select borrows at the top (184 KiB .. 192 KiB): Compare01, Compare01S, Select01.
 constexpr uint32_t NEEDS_RESERVED_UB = 8 * 1024;
 
-// Bytes of `tmp` of Compare01, Compare01S and Select01 for `count` elements: a bit per element and room for the tail.
+// Bytes of `tmp` of Compare01, Compare01S and Select01 for `count` elements: a bit per element and room for
+// the tail.
 __aicore__ constexpr uint32_t Compare01Bytes(uint32_t count)
 {
     return RoundUp(RoundUp(count, 256) / 8, BLOCK_BYTES) + 2 * 1024;
 }
-__aicore__ constexpr uint32_t Select01Bytes(uint32_t count)
-{
-    return Compare01Bytes(count);
-}
+__aicore__ constexpr uint32_t Select01Bytes(uint32_t count) { return Compare01Bytes(count); }
 
-// Bytes of `tmp` of the functions below that wrap the high-level mathematics API. The toolkit needs 256 bytes times the
-// number of temporaries of the function; more lets it work on more elements at a time, up to 2048.
+// Bytes of `tmp` of the functions below that wrap the high-level mathematics API. The toolkit needs 256 bytes
+// times the number of temporaries of the function; more lets it work on more elements at a time, up to 2048.
 __aicore__ constexpr uint32_t MathBytes(uint32_t count, uint32_t temporaries)
 {
     return temporaries * RoundUp(Min(Max(count, 1), 2048), 64) * 4;
@@ -48,15 +48,16 @@ __aicore__ constexpr uint32_t Pow1Bytes(uint32_t count) { return MathBytes(count
 __aicore__ constexpr uint32_t Log1Bytes(uint32_t) { return 0; }
 // Rsqrt1 and Recip1 take a float tile of `count` as tmp.
 
-// Row of the table that an id names: negative ids count from the end; ids outside are reported in check mode and read
-// the nearest row.
+// Row of the table that an id names: negative ids count from the end; ids outside are reported in check mode
+// and read the nearest row.
 template <class I>
 __aicore__ inline int64_t WrapRow(I id, int64_t tableRows)
 {
     int64_t row = static_cast<int64_t>(id);
     row = row < 0 ? row + tableRows : row;
-    GAF_REPORT(row >= 0 && row < tableRows, "gather-index", "GatherTile", "index %lld is outside a table of %lld rows",
-               static_cast<long long>(id), static_cast<long long>(tableRows));
+    GAF_REPORT(row >= 0 && row < tableRows, "gather-index", "GatherTile",
+               "index %lld is outside a table of %lld rows", static_cast<long long>(id),
+               static_cast<long long>(tableRows));
     row = row < 0 ? 0 : row;
     return row < tableRows ? row : tableRows - 1;
 }
@@ -77,17 +78,19 @@ using AscendC::DataCopyPadExtParams;
 using AscendC::PipeBarrier;
 using AscendC::UnaryRepeatParams;
 
-// ---- GM <-> UB -----------------------------------------------------------------------------------------------------
+// ---- GM <-> UB --------------------------------------------------------------------------------------------
 
-// dst[r, c] = src[r * gmRowStride + c] on MTE2; pad lanes become 0. gmRowStride in elements; 0 reads one row again.
+// dst[r, c] = src[r * gmRowStride + c] on MTE2; pad lanes become 0. gmRowStride in elements; 0 reads one row
+// again.
 template <class T>
-__aicore__ inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t rows, uint32_t lanes,
-                                uint64_t gmRowStride)
+__aicore__ inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t rows,
+                                uint32_t lanes, uint64_t gmRowStride)
 {
     const uint32_t pitch = PitchOf<T>(lanes);
     const DataCopyPadExtParams<T> pad{true, 0, static_cast<uint8_t>(pitch - lanes), static_cast<T>(0)};
     const uint32_t bytes = lanes * sizeof(T);
-    if (rows > 1 && gmRowStride == lanes && pitch == lanes && static_cast<uint64_t>(rows) * bytes < (1u << 21)) {
+    if (rows > 1 && gmRowStride == lanes && pitch == lanes &&
+        static_cast<uint64_t>(rows) * bytes < (1u << 21)) {
         DataCopyPad(dst, src, DataCopyExtParams{1, rows * bytes, 0, 0, 0}, pad);
         return;
     }
@@ -102,14 +105,16 @@ __aicore__ inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>
     }
 }
 
-// dst[r * gmRowStride + c] = src[r, c] on MTE3 for the real lanes; gmRowStride (elements) >= lanes when rows > 1.
+// dst[r * gmRowStride + c] = src[r, c] on MTE3 for the real lanes; gmRowStride (elements) >= lanes when rows
+// > 1.
 template <class T>
-__aicore__ inline void StoreTile(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t rows, uint32_t lanes,
-                                 uint64_t gmRowStride)
+__aicore__ inline void StoreTile(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t rows,
+                                 uint32_t lanes, uint64_t gmRowStride)
 {
     const uint32_t pitch = PitchOf<T>(lanes);
     const uint32_t bytes = lanes * sizeof(T);
-    if (rows > 1 && gmRowStride == lanes && pitch == lanes && static_cast<uint64_t>(rows) * bytes < (1u << 21)) {
+    if (rows > 1 && gmRowStride == lanes && pitch == lanes &&
+        static_cast<uint64_t>(rows) * bytes < (1u << 21)) {
         DataCopyPad(dst, src, DataCopyExtParams{1, rows * bytes, 0, 0, 0});
         return;
     }
@@ -127,30 +132,33 @@ __aicore__ inline void StoreTile(const GlobalTensor<T>& dst, const LocalTensor<T
 // dst[r, c] = table[row(ids[r * idStride]) * tableRowStride + c] on MTE2 (indices read by the scalar unit);
 // row() wraps negative ids. Pad lanes become 0.
 template <class T, class I>
-__aicore__ inline void GatherTile(const LocalTensor<T>& dst, const GlobalTensor<T>& table, const GlobalTensor<I>& ids,
-                                  uint32_t rows, uint32_t lanes, int64_t idStride, uint64_t tableRowStride,
-                                  int64_t tableRows)
+__aicore__ inline void GatherTile(const LocalTensor<T>& dst, const GlobalTensor<T>& table,
+                                  const GlobalTensor<I>& ids, uint32_t rows, uint32_t lanes, int64_t idStride,
+                                  uint64_t tableRowStride, int64_t tableRows)
 {
     static_assert(IS_SAME<I, int32_t> || IS_SAME<I, int64_t>, "GatherTile: indices are int32_t or int64_t");
     const uint32_t pitch = PitchOf<T>(lanes);
     const DataCopyPadExtParams<T> pad{true, 0, static_cast<uint8_t>(pitch - lanes), static_cast<T>(0)};
     const uint32_t bytes = lanes * sizeof(T);
     for (uint32_t r = 0; r < rows; ++r) {
-        const int64_t row = WrapRow(ids.GetValue(static_cast<uint64_t>(static_cast<int64_t>(r) * idStride)), tableRows);
+        const int64_t row =
+            WrapRow(ids.GetValue(static_cast<uint64_t>(static_cast<int64_t>(r) * idStride)), tableRows);
         DataCopyPad(dst[r * pitch], table[static_cast<uint64_t>(row) * tableRowStride],
                     DataCopyExtParams{1, bytes, 0, 0, 0}, pad);
     }
 }
 
-// ---- broadcast operands --------------------------------------------------------------------------------------------
+// ---- broadcast operands -----------------------------------------------------------------------------------
 
 // One instruction dst = a OP b in mask form; strides in 32-byte blocks.
 template <Bop OP, class T>
-__aicore__ inline void BinaryRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& b,
-                                    uint64_t mask, uint32_t repeat, uint32_t rep, uint32_t bBlk, uint32_t bRep)
+__aicore__ inline void BinaryRepeat(const LocalTensor<T>& dst, const LocalTensor<T>& a,
+                                    const LocalTensor<T>& b, uint64_t mask, uint32_t repeat, uint32_t rep,
+                                    uint32_t bBlk, uint32_t bRep)
 {
     const uint8_t times = static_cast<uint8_t>(repeat);
-    const uint8_t rs = static_cast<uint8_t>(rep), bb = static_cast<uint8_t>(bBlk), br = static_cast<uint8_t>(bRep);
+    const uint8_t rs = static_cast<uint8_t>(rep), bb = static_cast<uint8_t>(bBlk),
+                  br = static_cast<uint8_t>(bRep);
     const BinaryRepeatParams ab{1, 1, bb, rs, rs, br};
     const BinaryRepeatParams ba{1, bb, 1, rs, br, rs};
     if constexpr (OP == Bop::ADD) {
@@ -172,9 +180,10 @@ __aicore__ inline void BinaryRepeat(const LocalTensor<T>& dst, const LocalTensor
     }
 }
 
-// dst[r, c] = a[r, c] OP operand of row r, where the operand of row r starts at b[r * bRow] and is either one block
-// that is read again (bBlk = 0) or a whole row (bBlk = 1, bRow = 0). Goes down the rows with one instruction per 256
-// bytes of lanes, or along each row, whichever takes fewer instructions and fits the 8-bit strides.
+// dst[r, c] = a[r, c] OP operand of row r, where the operand of row r starts at b[r * bRow] and is either one
+// block that is read again (bBlk = 0) or a whole row (bBlk = 1, bRow = 0). Goes down the rows with one
+// instruction per 256 bytes of lanes, or along each row, whichever takes fewer instructions and fits the
+// 8-bit strides.
 template <Bop OP, class T>
 __aicore__ inline void BinaryRows(const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& b,
                                   uint32_t rows, uint32_t pitch, uint32_t bBlk, uint32_t bRow)
@@ -195,13 +204,13 @@ __aicore__ inline void BinaryRows(const LocalTensor<T>& dst, const LocalTensor<T
     for (uint32_t r = 0; r < rows; ++r) {
         for (uint32_t k = 0; k < full; k += MAX_REPEAT) {
             const uint32_t n = Min(full - k, MAX_REPEAT), c = k * REPEAT<T>;
-            BinaryRepeat<OP>(dst[r * pitch + c], a[r * pitch + c], b[r * bRow + (bBlk != 0 ? c : 0)], REPEAT<T>, n, 8,
-                             bBlk, bBlk != 0 ? 8 : 0);
+            BinaryRepeat<OP>(dst[r * pitch + c], a[r * pitch + c], b[r * bRow + (bBlk != 0 ? c : 0)],
+                             REPEAT<T>, n, 8, bBlk, bBlk != 0 ? 8 : 0);
         }
         if (tail != 0) {
             const uint32_t c = full * REPEAT<T>;
-            BinaryRepeat<OP>(dst[r * pitch + c], a[r * pitch + c], b[r * bRow + (bBlk != 0 ? c : 0)], tail, 1, 8, bBlk,
-                             0);
+            BinaryRepeat<OP>(dst[r * pitch + c], a[r * pitch + c], b[r * bRow + (bBlk != 0 ? c : 0)], tail, 1,
+                             8, bBlk, 0);
         }
     }
 }
@@ -219,8 +228,9 @@ __aicore__ inline void BlockBroadcast(const LocalTensor<T>& tmp, const LocalTens
 
 // dst[r, c] = a[r, c] OP col[r]; in place allowed. tmp >= roundUp(rows, 8) * BLOCK<T> elements.
 template <Bop OP, class T>
-__aicore__ inline void BinaryCol(const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& col,
-                                 const LocalTensor<T>& tmp, uint32_t rows, uint32_t lanes)
+__aicore__ inline void BinaryCol(const LocalTensor<T>& dst, const LocalTensor<T>& a,
+                                 const LocalTensor<T>& col, const LocalTensor<T>& tmp, uint32_t rows,
+                                 uint32_t lanes)
 {
     static_assert(sizeof(T) == 4, "BinaryCol: compute dtype is 32 bits wide");
     BlockBroadcast(tmp, col, rows);
@@ -230,8 +240,8 @@ __aicore__ inline void BinaryCol(const LocalTensor<T>& dst, const LocalTensor<T>
 
 // dst[r, c] = a[r, c] OP row[c]; in place allowed.
 template <Bop OP, class T>
-__aicore__ inline void BinaryRow(const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& row,
-                                 uint32_t rows, uint32_t lanes)
+__aicore__ inline void BinaryRow(const LocalTensor<T>& dst, const LocalTensor<T>& a,
+                                 const LocalTensor<T>& row, uint32_t rows, uint32_t lanes)
 {
     static_assert(sizeof(T) == 4, "BinaryRow: compute dtype is 32 bits wide");
     BinaryRows<OP>(dst, a, row, rows, PitchOf<T>(lanes), 1, 0);
@@ -239,8 +249,8 @@ __aicore__ inline void BinaryRow(const LocalTensor<T>& dst, const LocalTensor<T>
 
 // dst[r, c] = col[r]. tmp >= roundUp(rows, 8) * BLOCK<T> elements.
 template <class T>
-__aicore__ inline void BroadcastCol(const LocalTensor<T>& dst, const LocalTensor<T>& col, const LocalTensor<T>& tmp,
-                                    uint32_t rows, uint32_t lanes)
+__aicore__ inline void BroadcastCol(const LocalTensor<T>& dst, const LocalTensor<T>& col,
+                                    const LocalTensor<T>& tmp, uint32_t rows, uint32_t lanes)
 {
     const uint32_t pitch = PitchOf<T>(lanes);
     BlockBroadcast(tmp, col, rows);
@@ -256,7 +266,8 @@ __aicore__ inline void BroadcastCol(const LocalTensor<T>& dst, const LocalTensor
 
 // dst[r, c] = row[c].
 template <class T>
-__aicore__ inline void BroadcastRow(const LocalTensor<T>& dst, const LocalTensor<T>& row, uint32_t rows, uint32_t lanes)
+__aicore__ inline void BroadcastRow(const LocalTensor<T>& dst, const LocalTensor<T>& row, uint32_t rows,
+                                    uint32_t lanes)
 {
     const uint32_t pitch = PitchOf<T>(lanes);
     for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
@@ -268,16 +279,17 @@ __aicore__ inline void BroadcastRow(const LocalTensor<T>& dst, const LocalTensor
     }
 }
 
-// ---- reductions ----------------------------------------------------------------------------------------------------
+// ---- reductions -------------------------------------------------------------------------------------------
 
-// acc = acc (fold) src in mask form; all strides in blocks. src is the first source, acc the second: with accRep = 0
-// this is the accumulating form, the only one where a repeat may read what the previous repeat wrote.
+// acc = acc (fold) src in mask form; all strides in blocks. src is the first source, acc the second: with
+// accRep = 0 this is the accumulating form, the only one where a repeat may read what the previous repeat
+// wrote.
 template <Mon M>
 __aicore__ inline void FoldRepeat(const LocalTensor<float>& acc, const LocalTensor<float>& src, uint64_t mask,
                                   uint32_t repeat, uint32_t accRep, uint32_t srcRep)
 {
-    const BinaryRepeatParams p{1, 1, 1, static_cast<uint8_t>(accRep), static_cast<uint8_t>(srcRep),
-                               static_cast<uint8_t>(accRep)};
+    const BinaryRepeatParams p{
+        1, 1, 1, static_cast<uint8_t>(accRep), static_cast<uint8_t>(srcRep), static_cast<uint8_t>(accRep)};
     const uint8_t times = static_cast<uint8_t>(repeat);
     if constexpr (M == Mon::SUM) {
         Add(acc, src, acc, mask, times, p);
@@ -292,21 +304,22 @@ __aicore__ inline void FoldRepeat(const LocalTensor<float>& acc, const LocalTens
 
 // tmp[r, 0..63] = fold of the 64-lane pieces of row r, tail lanes folded into the first lanes. lanes > 64.
 template <Mon M>
-__aicore__ inline void FoldRowsTo64(const LocalTensor<float>& tmp, const LocalTensor<float>& src, uint32_t rows,
-                                    uint32_t lanes, uint32_t pitch)
+__aicore__ inline void FoldRowsTo64(const LocalTensor<float>& tmp, const LocalTensor<float>& src,
+                                    uint32_t rows, uint32_t lanes, uint32_t pitch)
 {
     const uint32_t full = lanes / 64, tail = lanes % 64, rowBlocks = pitch / 8;
     const bool down = rowBlocks <= MAX_STRIDE && (full + 1) * DivUp(rows, MAX_REPEAT) <= 3 * rows;
     for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
-        Copy(tmp[r * 64], src[r * pitch], static_cast<uint64_t>(64), static_cast<uint8_t>(Min(rows - r, MAX_REPEAT)),
+        Copy(tmp[r * 64], src[r * pitch], static_cast<uint64_t>(64),
+             static_cast<uint8_t>(Min(rows - r, MAX_REPEAT)),
              CopyRepeatParams{1, 1, 8, static_cast<uint16_t>(rowBlocks)});
     }
     PipeBarrier<PIPE_V>();
     if (down) {
         for (uint32_t c = 64; c < lanes; c += 64) {
             for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
-                FoldRepeat<M>(tmp[r * 64], src[r * pitch + c], Min(lanes - c, 64), Min(rows - r, MAX_REPEAT), 8,
-                              rowBlocks);
+                FoldRepeat<M>(tmp[r * 64], src[r * pitch + c], Min(lanes - c, 64), Min(rows - r, MAX_REPEAT),
+                              8, rowBlocks);
             }
             PipeBarrier<PIPE_V>();
         }
@@ -327,7 +340,8 @@ __aicore__ inline void FoldRowsTo64(const LocalTensor<float>& tmp, const LocalTe
 }
 
 // col[r] = product of block r's 8 lanes, by the scalar unit: the vector unit has no product within a block.
-__aicore__ inline void ProductOfBlocks(const LocalTensor<float>& col, const LocalTensor<float>& tmp, uint32_t rows)
+__aicore__ inline void ProductOfBlocks(const LocalTensor<float>& col, const LocalTensor<float>& tmp,
+                                       uint32_t rows)
 {
     SyncPipes<AscendC::HardEvent::V_S>();
     for (uint32_t r = 0; r < rows; ++r) {
@@ -377,26 +391,37 @@ __aicore__ inline void RowReduce(const LocalTensor<float>& col, const LocalTenso
             FoldRowsTo64<M>(tmp, src, rows, lanes, pitch);
         }
         const uint32_t rowPitch = wide ? 64 : pitch;
-        const int32_t mask = static_cast<int32_t>(wide ? 64 : lanes), rep = static_cast<int32_t>(rowPitch / 8);
+        const int32_t mask = static_cast<int32_t>(wide ? 64 : lanes),
+                      rep = static_cast<int32_t>(rowPitch / 8);
         for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
             const int32_t n = static_cast<int32_t>(Min(rows - r, MAX_REPEAT));
             if constexpr (M == Mon::SUM) {
-                if (wide) { WholeReduceSum(col[r], tmp[r * rowPitch], mask, n, 1, 1, rep); }
-                else { WholeReduceSum(col[r], src[r * rowPitch], mask, n, 1, 1, rep); }
+                if (wide) {
+                    WholeReduceSum(col[r], tmp[r * rowPitch], mask, n, 1, 1, rep);
+                } else {
+                    WholeReduceSum(col[r], src[r * rowPitch], mask, n, 1, 1, rep);
+                }
             } else if constexpr (M == Mon::MAX) {
                 constexpr auto order = AscendC::ReduceOrder::ORDER_ONLY_VALUE;
-                if (wide) { WholeReduceMax(col[r], tmp[r * rowPitch], mask, n, 1, 1, rep, order); }
-                else { WholeReduceMax(col[r], src[r * rowPitch], mask, n, 1, 1, rep, order); }
+                if (wide) {
+                    WholeReduceMax(col[r], tmp[r * rowPitch], mask, n, 1, 1, rep, order);
+                } else {
+                    WholeReduceMax(col[r], src[r * rowPitch], mask, n, 1, 1, rep, order);
+                }
             } else {
                 constexpr auto order = AscendC::ReduceOrder::ORDER_ONLY_VALUE;
-                if (wide) { WholeReduceMin(col[r], tmp[r * rowPitch], mask, n, 1, 1, rep, order); }
-                else { WholeReduceMin(col[r], src[r * rowPitch], mask, n, 1, 1, rep, order); }
+                if (wide) {
+                    WholeReduceMin(col[r], tmp[r * rowPitch], mask, n, 1, 1, rep, order);
+                } else {
+                    WholeReduceMin(col[r], src[r * rowPitch], mask, n, 1, 1, rep, order);
+                }
             }
         }
     }
 }
 
-// row[c] = fold over the rows of src[:, c], first row first; pad lanes are folded too. row must not overlap src.
+// row[c] = fold over the rows of src[:, c], first row first; pad lanes are folded too. row must not overlap
+// src.
 template <Mon M>
 __aicore__ inline void ColReduce(const LocalTensor<float>& row, const LocalTensor<float>& src, uint32_t rows,
                                  uint32_t lanes)
@@ -407,7 +432,8 @@ __aicore__ inline void ColReduce(const LocalTensor<float>& row, const LocalTenso
     if (pitch / 8 <= MAX_STRIDE && DivUp(pitch, 64) <= rows) {
         for (uint32_t r = 1; r < rows; r += MAX_REPEAT) {
             for (uint32_t c = 0; c < pitch; c += 64) {
-                FoldRepeat<M>(row[c], src[r * pitch + c], Min(pitch - c, 64), Min(rows - r, MAX_REPEAT), 0, pitch / 8);
+                FoldRepeat<M>(row[c], src[r * pitch + c], Min(pitch - c, 64), Min(rows - r, MAX_REPEAT), 0,
+                              pitch / 8);
             }
             PipeBarrier<PIPE_V>();
         }
@@ -428,21 +454,25 @@ __aicore__ inline void ColReduce(const LocalTensor<float>& row, const LocalTenso
     }
 }
 
-// ---- casts ---------------------------------------------------------------------------------------------------------
+// ---- casts ------------------------------------------------------------------------------------------------
 
-// The mode that the instruction takes for S -> D: exact pairs take CAST_NONE only, and pairs without CAST_NONE round to
-// nearest even when asked for it.
+// The mode that the instruction takes for S -> D: exact pairs take CAST_NONE only, and pairs without
+// CAST_NONE round to nearest even when asked for it.
 template <class D, class S>
 __aicore__ constexpr RoundMode LegalMode(RoundMode mode)
 {
-    constexpr bool exact = (IS_SAME<D, float> && (IS_SAME<S, half> || IS_SAME<S, bfloat16_t> || IS_SAME<S, int16_t>)) ||
-                           (IS_SAME<D, half> && (IS_SAME<S, int8_t> || IS_SAME<S, uint8_t>)) ||
-                           (IS_SAME<S, int64_t> && IS_SAME<D, int32_t>) ||
-                           (IS_SAME<S, int32_t> && (IS_SAME<D, int64_t> || IS_SAME<D, int16_t>));
-    constexpr bool hasNone = (IS_SAME<S, float> && IS_SAME<D, half>) || (IS_SAME<S, int32_t> && IS_SAME<D, float>) ||
+    constexpr bool exact =
+        (IS_SAME<D, float> && (IS_SAME<S, half> || IS_SAME<S, bfloat16_t> || IS_SAME<S, int16_t>)) ||
+        (IS_SAME<D, half> && (IS_SAME<S, int8_t> || IS_SAME<S, uint8_t>)) ||
+        (IS_SAME<S, int64_t> && IS_SAME<D, int32_t>) ||
+        (IS_SAME<S, int32_t> && (IS_SAME<D, int64_t> || IS_SAME<D, int16_t>));
+    constexpr bool hasNone = (IS_SAME<S, float> && IS_SAME<D, half>) ||
+                             (IS_SAME<S, int32_t> && IS_SAME<D, float>) ||
                              (IS_SAME<S, int16_t> && IS_SAME<D, half>) ||
                              (IS_SAME<S, half> && (IS_SAME<D, int8_t> || IS_SAME<D, uint8_t>));
-    return exact ? RoundMode::CAST_NONE : (!hasNone && mode == RoundMode::CAST_NONE) ? RoundMode::CAST_RINT : mode;
+    return exact                                        ? RoundMode::CAST_NONE
+           : (!hasNone && mode == RoundMode::CAST_NONE) ? RoundMode::CAST_RINT
+                                                        : mode;
 }
 
 // count elements (whole blocks) from dst on become zero, whatever their type.
@@ -454,11 +484,11 @@ __aicore__ inline void Clear(const LocalTensor<D>& dst, uint32_t count)
     PipeBarrier<PIPE_V>();
 }
 
-// One hop: dst[r, c] = src[r, c] converted, each side with its own pitch. Lanes of dst's pad that src has no pad for
-// become 0.
+// One hop: dst[r, c] = src[r, c] converted, each side with its own pitch. Lanes of dst's pad that src has no
+// pad for become 0.
 template <class D, class S>
-__aicore__ inline void CastHop(const LocalTensor<D>& dst, const LocalTensor<S>& src, RoundMode mode, uint32_t rows,
-                               uint32_t lanes)
+__aicore__ inline void CastHop(const LocalTensor<D>& dst, const LocalTensor<S>& src, RoundMode mode,
+                               uint32_t rows, uint32_t lanes)
 {
     const uint32_t dp = PitchOf<D>(lanes), sp = PitchOf<S>(lanes);
     const RoundMode m = LegalMode<D, S>(mode);
@@ -494,18 +524,18 @@ constexpr bool IS_BYTE = IS_SAME<T, int8_t> || IS_SAME<T, uint8_t>;
 
 // dst[r, c] = src[r, c] converted; single-instruction pairs of A2. See CastTile with tmp for bytes <-> float.
 template <class D, class S>
-__aicore__ inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, RoundMode mode, uint32_t rows,
-                                uint32_t lanes)
+__aicore__ inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, RoundMode mode,
+                                uint32_t rows, uint32_t lanes)
 {
     CastHop(dst, src, mode, rows, lanes);
 }
 
 // The same with a half tile `tmp` (rows * PitchOf<half>(lanes)) for the pairs that need hops on A2:
-// bytes -> float by half; float -> bytes by int16 (rounded by mode, so that no value is rounded twice) and half,
-// saturating. Other pairs ignore tmp.
+// bytes -> float by half; float -> bytes by int16 (rounded by mode, so that no value is rounded twice) and
+// half, saturating. Other pairs ignore tmp.
 template <class D, class S>
-__aicore__ inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, const LocalTensor<half>& tmp,
-                                RoundMode mode, uint32_t rows, uint32_t lanes)
+__aicore__ inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src,
+                                const LocalTensor<half>& tmp, RoundMode mode, uint32_t rows, uint32_t lanes)
 {
     if constexpr (IS_BYTE<S> && IS_SAME<D, float>) {
         CastHop(tmp, src, RoundMode::CAST_NONE, rows, lanes);
@@ -523,16 +553,18 @@ __aicore__ inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>&
     }
 }
 
-// dst = src rounded to an integer, float to float; in place allowed. MODE: RINT, FLOOR, CEIL, ROUND (away), TRUNC.
+// dst = src rounded to an integer, float to float; in place allowed. MODE: RINT, FLOOR, CEIL, ROUND (away),
+// TRUNC.
 template <RoundMode MODE>
 __aicore__ inline void RoundTo(const LocalTensor<float>& dst, const LocalTensor<float>& src, uint32_t count)
 {
     Cast(dst, src, MODE, count);
 }
 
-// ---- comparisons and selection -------------------------------------------------------------------------------------
+// ---- comparisons and selection ----------------------------------------------------------------------------
 
-// Moves the last n < 256 elements of a[from..] to a 256-element staging area, so that Compare may read whole repeats.
+// Moves the last n < 256 elements of a[from..] to a 256-element staging area, so that Compare may read whole
+// repeats.
 __aicore__ inline void StageTail(const LocalTensor<float>& stage, const LocalTensor<float>& a, uint32_t n)
 {
     Duplicate(stage, 0.0f, 256);
@@ -584,7 +616,8 @@ __aicore__ inline void CompareBits(const LocalTensor<float>& a, float scalar, co
 }
 
 // dst[i] = bit i of tmp ? 1 : 0.
-__aicore__ inline void BitsToFloat(const LocalTensor<float>& dst, const LocalTensor<uint8_t>& tmp, uint32_t count)
+__aicore__ inline void BitsToFloat(const LocalTensor<float>& dst, const LocalTensor<uint8_t>& tmp,
+                                   uint32_t count)
 {
     PipeBarrier<PIPE_V>();
     Duplicate(dst, 1.0f, static_cast<int32_t>(count));
@@ -592,7 +625,8 @@ __aicore__ inline void BitsToFloat(const LocalTensor<float>& dst, const LocalTen
     Select(dst, tmp, dst, 0.0f, AscendC::SELMODE::VSEL_TENSOR_SCALAR_MODE, count);
 }
 
-// dst[i] = a[i] CMP b[i] ? 1.0f : 0.0f; any count; dst may be a or b. Comparisons with NaN are false, NE is true.
+// dst[i] = a[i] CMP b[i] ? 1.0f : 0.0f; any count; dst may be a or b. Comparisons with NaN are false, NE is
+// true.
 template <CMPMODE M>
 __aicore__ inline void Compare01(const LocalTensor<float>& dst, const LocalTensor<float>& a,
                                  const LocalTensor<float>& b, const LocalTensor<uint8_t>& tmp, uint32_t count)
@@ -620,9 +654,10 @@ __aicore__ inline void Select01(const LocalTensor<float>& dst, const LocalTensor
     Select(dst, tmp, a, b, AscendC::SELMODE::VSEL_TENSOR_TENSOR_MODE, count);
 }
 
-// ---- exact roots and the mathematics API ---------------------------------------------------------------------------
+// ---- exact roots and the mathematics API ------------------------------------------------------------------
 
-// dst = 1 / sqrt(src) by Sqrt and Div (the Rsqrt instruction is approximate); in place allowed. tmp: count floats.
+// dst = 1 / sqrt(src) by Sqrt and Div (the Rsqrt instruction is approximate); in place allowed. tmp: count
+// floats.
 __aicore__ inline void Rsqrt1(const LocalTensor<float>& dst, const LocalTensor<float>& src,
                               const LocalTensor<float>& tmp, uint32_t count)
 {
@@ -675,13 +710,14 @@ __aicore__ inline void Atan1(const LocalTensor<float>& dst, const LocalTensor<fl
 {
     AscendC::Atan(dst, src, tmp, count);
 }
-__aicore__ inline void Log1(const LocalTensor<float>& dst, const LocalTensor<float>& src, const LocalTensor<uint8_t>&,
-                            uint32_t count)
+__aicore__ inline void Log1(const LocalTensor<float>& dst, const LocalTensor<float>& src,
+                            const LocalTensor<uint8_t>&, uint32_t count)
 {
     AscendC::Ln(dst, src, static_cast<int32_t>(count));
 }
 __aicore__ inline void Pow1(const LocalTensor<float>& dst, const LocalTensor<float>& base,
-                            const LocalTensor<float>& exponent, const LocalTensor<uint8_t>& tmp, uint32_t count)
+                            const LocalTensor<float>& exponent, const LocalTensor<uint8_t>& tmp,
+                            uint32_t count)
 {
     AscendC::Power(dst, base, exponent, tmp, count);
 }

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from gaf.dialects.ascendc.api import Access, ApiOp, local_dtype, tile
-from gaf.dialects.ascendc.attributes import Pipe
+from gaf.dialects.ascendc.api import BLOCK_BYTES, Access, ApiOp, Cpp, local_dtype, pitch, tile
+from gaf.dialects.ascendc.attributes import Pipe, invalid
 from gaf.dialects.ascendc.cycles import Cost
 from gaf.dialects.ascendc.types import GmType, LocalType
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import ExprAttr
+from gaf.dialects.common.index import Expr, round_up
 
 if TYPE_CHECKING:
     from gaf.dialects.ascendc.interpreter import Core
@@ -137,4 +140,136 @@ class GatherTileOp(ApiOp):
             dst[r, :lanes] = table.read(self, core, at + row * stride, 1, lanes, lanes)[0]
 
 
-OPS = (LoadTileOp, StoreTileOp, GatherTileOp)
+MAX_BURSTS, MAX_BURST_BYTES = 4095, 2_097_151
+"""Limits of one DataCopyPad (asc-devkit, DataCopyPad)."""
+
+
+class _PadOp(ApiOp):
+    """Base of the raw copies: `bursts` rows of `length` elements.
+
+    `gm_gap` is the distance between rows in global memory in bytes, end to start; `ub_gap` the one in the
+    unified buffer in 32-byte blocks, after each row was padded to whole blocks.
+    """
+
+    bursts = prop_def(ExprAttr)
+    length = prop_def(ExprAttr)
+    gm_gap = prop_def(ExprAttr)
+    ub_gap = prop_def(ExprAttr)
+
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "src"),)
+
+    def local(self) -> SSAValue:
+        """The operand in the unified buffer."""
+        return next(v for v in self.operands if isinstance(v.type, LocalType))
+
+    def row(self) -> Expr:
+        """Elements from one row to the next in the unified buffer."""
+        block = BLOCK_BYTES // local_dtype(self.local()).bytes
+        return round_up(self.param("length"), block) + self.param("ub_gap") * block
+
+    def span(self) -> Expr:
+        """Elements in the unified buffer from the start of the first row to the end of the last."""
+        return self.row() * self.param("bursts") - self.param("ub_gap") * (
+            BLOCK_BYTES // local_dtype(self.local()).bytes
+        )
+
+    def verify_(self) -> None:
+        super().verify_()
+        size = local_dtype(self.local()).bytes
+        for what, value, limit in (
+            ("bursts", self.param("bursts"), MAX_BURSTS),
+            ("bytes of a burst", self.param("length") * size, MAX_BURST_BYTES),
+        ):
+            number = value.as_int()
+            if number is not None and number > limit:
+                raise invalid(f"{self.name}: {what}", expected=f"at most {limit}", got=number)
+
+    def cost(self) -> tuple[Cost, ...]:
+        size = local_dtype(self.local()).bytes
+        kind = "GmToUb" if self.PIPE is Pipe.MTE2 else "UbToGm"
+        return (Cost.of(kind, self.param("bursts") * self.param("length") * size),)
+
+    def params_text(self, cpp: Cpp) -> str:
+        """The C++ of DataCopyExtParams."""
+        names = {"bursts": "uint16_t", "bytes": "uint32_t", "gm_gap": "uint32_t", "ub_gap": "uint32_t"}
+        values = {n: self.param(n) for n in ("bursts", "gm_gap", "ub_gap")}
+        values["bytes"] = self.param("length") * local_dtype(self.local()).bytes
+        gaps = ("gm_gap", "ub_gap") if self.PIPE is Pipe.MTE2 else ("ub_gap", "gm_gap")
+        casts = [f"static_cast<{names[n]}>({cpp.expr(values[n])})" for n in ("bursts", "bytes", *gaps)]
+        return f"DataCopyExtParams{{{', '.join(casts)}, 0}}"
+
+    def rows_of(self, core: Core) -> np.ndarray:
+        """A view [bursts, row pitch] in the unified buffer."""
+        bursts, row = core.int(self.param("bursts")), core.int(self.row())
+        if (
+            bursts > MAX_BURSTS
+            or core.int(self.param("length")) * local_dtype(self.local()).bytes > MAX_BURST_BYTES
+        ):
+            raise core.error(self, f"{bursts} bursts of {core.int(self.param('length'))} elements")
+        flat = core.span(self.local(), core.int(self.span()))
+        return np.lib.stride_tricks.as_strided(flat, (bursts, row), (row * flat.itemsize, flat.itemsize))
+
+    def gm_stride(self, core: Core) -> int:
+        gap, size = core.int(self.param("gm_gap")), local_dtype(self.local()).bytes
+        if gap % size:
+            raise core.error(self, f"a gap of {gap} bytes between elements of {size} bytes")
+        return core.int(self.param("length")) + gap // size
+
+
+@irdl_op_definition
+class DataCopyPadInOp(_PadOp):
+    """DataCopyPad from global memory: each row is padded to whole 32-byte blocks with zeros."""
+
+    name = "ascendc.data_copy_pad_in"
+    dst = operand_def(LocalType)
+    src = operand_def(GmType)
+    src_at = prop_def(ExprAttr)
+
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+
+    def accesses(self) -> tuple[Access, ...]:
+        return (self.written("dst", self.span()),)
+
+    def cpp(self, cpp: Cpp) -> list[str]:
+        dtype = local_dtype(self.dst)
+        fields = self.cpp_fields(cpp)
+        pad = cpp.expr(pitch(self.param("length"), dtype) - self.param("length"))
+        kind = dtype.cpp
+        zero = f"DataCopyPadExtParams<{kind}>{{true, 0, static_cast<uint8_t>({pad}), static_cast<{kind}>(0)}}"
+        return [f"DataCopyPad({fields['dst']}, {fields['src']}, {self.params_text(cpp)}, {zero});"]
+
+    def run(self, core: Core) -> None:
+        length, rows = core.int(self.param("length")), self.rows_of(core)
+        at, stride = core.int(self.param("src_at")), self.gm_stride(core)
+        padded = core.int(pitch(length, local_dtype(self.dst)))
+        values = core.gm(self.src).read(self, core, at, rows.shape[0], length, stride)
+        for row, value in zip(rows, values, strict=True):
+            row[:padded] = 0
+            row[:length] = value
+
+
+@irdl_op_definition
+class DataCopyPadOutOp(_PadOp):
+    """DataCopyPad to global memory: exactly `length` elements of each row."""
+
+    name = "ascendc.data_copy_pad_out"
+    dst = operand_def(GmType)
+    src = operand_def(LocalType)
+    dst_at = prop_def(ExprAttr)
+
+    PIPE: ClassVar[Pipe] = Pipe.MTE3
+
+    def accesses(self) -> tuple[Access, ...]:
+        return (self.read("src", self.span()),)
+
+    def cpp(self, cpp: Cpp) -> list[str]:
+        fields = self.cpp_fields(cpp)
+        return [f"DataCopyPad({fields['dst']}, {fields['src']}, {self.params_text(cpp)});"]
+
+    def run(self, core: Core) -> None:
+        length, rows = core.int(self.param("length")), self.rows_of(core)
+        values = np.array([row[:length] for row in rows])
+        core.gm(self.dst).write(self, core, core.int(self.param("dst_at")), self.gm_stride(core), values)
+
+
+OPS = (LoadTileOp, StoreTileOp, GatherTileOp, DataCopyPadInOp, DataCopyPadOutOp)

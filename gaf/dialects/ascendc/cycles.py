@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gaf.dialects.common.index import Expr, ExprLike, const, expr
+from gaf.dialects.common.index import Expr, ExprLike, expr
 
 FLOOR_F32 = 1 / 64
 """Cycles per float32 element of an instruction that covers one repeat a cycle."""
@@ -79,4 +79,3 @@ def _rate(instruction: str) -> tuple[float, float]:
 
 
 FREE: tuple[Cost, ...] = ()
-ZERO = const(0)

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from xdsl.ir import Operation, OpResult, SSAValue
+from xdsl.ir import OpResult, SSAValue
 
 from gaf.dialects.ascendc.api import Access, ApiOp, local_dtype, root
-from gaf.dialects.ascendc.attributes import Bindings, Pipe, Position, TilingAttr, invalid
+from gaf.dialects.ascendc.attributes import Bindings, Pipe, Position, invalid
 from gaf.dialects.ascendc.queue import AllocOp, BufGetOp, DequeOp, InitQueueOp, SliceOp
 from gaf.dialects.ascendc.types import LocalType
-from gaf.dialects.common.index import Expr, Func, const
+from gaf.dialects.common.index import Expr, Func, const, sym
 
 
 @dataclass(frozen=True)
@@ -69,34 +69,40 @@ def range_of(value: SSAValue) -> Range:
     return Range(current, start, capacity(value) * size)
 
 
-def proven(e: Expr, fields: Bindings = ()) -> bool:
-    """True if `e >= 0` follows from names being >= 0 and from the definitions of tiling fields.
+Values = Mapping[str, Expr]
+"""Tiling fields by name, written in terms of names that are >= 0."""
 
-    Fields that hand over a symbol are >= 1, as the host checks for every symbol.
+
+def field_values(fields: Bindings) -> Values:
+    """What tiling fields are computed from, for proofs about sums of them.
+
+    A field that hands over a symbol n becomes n + 1, as the host refuses symbols below 1. A field that isn't
+    proven to be >= 0 from its definition stands for itself.
     """
-    least = {name: value + 1 for name, value in fields if value.as_name() == name}
-    if nonneg(e.substitute(least)):
-        return True
-    for name, value in reversed(fields):
-        if name in e.names() and name not in value.names():
-            e = e.substitute({name: value})
-            if nonneg(e.substitute(least)):
-                return True
-    return False
+    values: dict[str, Expr] = {}
+    for name, value in fields:
+        if value.as_name() == name:
+            values[name] = value + 1
+        else:
+            expanded = value.substitute(values)
+            values[name] = expanded if nonneg(expanded) else sym(name)
+    return values
 
 
-def disjoint(a: Range, b: Range, fields: Bindings = ()) -> bool:
-    """True if two ranges are proven not to share a byte."""
+def disjoint(a: Range, b: Range, values: Values | None = None) -> bool:
+    """True if two ranges are proven not to share a byte; names are >= 0."""
     if a.buffer is not b.buffer:
         return True
-    return proven(b.start - a.start - a.bytes, fields) or proven(a.start - b.start - b.bytes, fields)
+    return any(nonneg((y.start - x.start - x.bytes).substitute(values or {})) for x, y in ((a, b), (b, a)))
 
 
-def overlapping(a: Range, b: Range, fields: Bindings = ()) -> bool:
-    """True if two ranges are proven to share a byte."""
-    if a.buffer is not b.buffer:
+def overlapping(a: Range, b: Range) -> bool:
+    """True if two ranges obviously share a byte: they start a known distance apart."""
+    distance = (b.start - a.start).as_int() if a.buffer is b.buffer else None
+    if distance is None:
         return False
-    return proven(a.start + a.bytes - b.start - 1, fields) and proven(b.start + b.bytes - a.start - 1, fields)
+    first, gap = (a, distance) if distance >= 0 else (b, -distance)
+    return nonneg(first.bytes - gap - 1)
 
 
 def check_use(op: ApiOp) -> None:
@@ -112,12 +118,11 @@ def check_use(op: ApiOp) -> None:
             raise invalid(
                 f"{op.name}: {access.name} is too small", expected=f"at least {need} elements", got=have
             )
-    fields = tiling_of(op)
     for target, other in conflicting_pairs(op, accesses):
         a, b = range_of(target.value), range_of(other.value)
         if a == b and not other.write and target.name == "dst" and other.name in op.INPLACE:
             continue
-        if a == b or overlapping(a, b, fields):
+        if a == b or overlapping(a, b):
             raise invalid(
                 f"{op.name}: {target.name} overlaps {other.name}",
                 expected="disjoint memory",
@@ -135,15 +140,6 @@ def conflicting_pairs(op: ApiOp, accesses: list[Access]) -> Iterator[tuple[Acces
 def overlap_hint(op: ApiOp) -> str:
     """Which operands may be the same tensor as dst."""
     return "only " + (", ".join(op.INPLACE) or "no operand") + " may equal dst"
-
-
-def tiling_of(op: Operation) -> Bindings:
-    """The tiling fields of the kernel around an op."""
-    parent = op.parent_op()
-    while parent is not None and parent.name != "ascendc.kernel":
-        parent = parent.parent_op()
-    attribute = parent.properties.get("tiling") if parent is not None else None
-    return attribute.data if isinstance(attribute, TilingAttr) else ()
 
 
 def _check_owner(op: ApiOp, access: Access) -> None:

@@ -13,7 +13,7 @@ from xdsl.passes import ModulePass
 from gaf.dialects.ascendc.api import ApiOp, root
 from gaf.dialects.ascendc.attributes import Bindings, Pipe
 from gaf.dialects.ascendc.kernel import ForOp, IfOp, KernelOp, SectionOp
-from gaf.dialects.ascendc.memory import Range, disjoint, range_of
+from gaf.dialects.ascendc.memory import Range, disjoint, field_values, range_of
 from gaf.dialects.ascendc.queue import AllocOp, DequeOp
 from gaf.dialects.ascendc.sync import PipeBarrierOp, SyncAllOp
 from gaf.passes.registry import register_pass
@@ -69,8 +69,7 @@ class _Flow:
     """
 
     def __init__(self, fields: Bindings) -> None:
-        self.fields = fields
-        self.names = {n for n, _ in fields}
+        self.values = field_values(fields)
         self._conflicts: dict[tuple[Range, Range], bool] = {}
         self.barriers: dict[Operation, None] = {}
 
@@ -110,7 +109,7 @@ class _Flow:
 
     def _pending(self, tensor: SSAValue, write: bool) -> Pending:
         range_ = range_of(tensor)
-        fixed = (range_.start.names() | range_.bytes.names()) <= self.names
+        fixed = (range_.start.names() | range_.bytes.names()) <= self.values.keys()
         return Pending(tensor, range_, fixed, write)
 
     def _conflict(self, a: Pending, b: Pending) -> bool:
@@ -121,5 +120,5 @@ class _Flow:
             return True
         key = (a.range, b.range)
         if key not in self._conflicts:
-            self._conflicts[key] = not disjoint(a.range, b.range, self.fields)
+            self._conflicts[key] = not disjoint(a.range, b.range, self.values)
         return self._conflicts[key]

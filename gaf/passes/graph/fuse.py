@@ -154,9 +154,13 @@ def _fuse_group(group: Group, plan: FusionPlan, folded: set[Operation], outputs:
 
 
 def label(ops: Sequence[Operation]) -> str:
-    """A short C-legal kernel name from the ops: `matmul_add_gelu`, at most six parts."""
+    """A short C-legal kernel name from the ops, `matmul_add_gelu`: five parts at most.
+
+    A single word gets the ending `_op`: a kernel called `tanh` would take the place of the C library's.
+    """
     parts = [op.name.removeprefix("graph.") for op in ops if op.name not in ("graph.constant",)]
     views = ("reshape", "transpose", "unsqueeze", "squeeze", "expand", "slice", "flatten", "cast")
     main = [p for p in parts if p not in views] or parts
     shown = [p for i, p in enumerate(main) if i == 0 or p != main[i - 1]]
-    return "_".join(shown[:5] + (["etc"] if len(shown) > 5 else []))
+    name = "_".join(shown[:5] + (["etc"] if len(shown) > 5 else []))
+    return name if "_" in name else f"{name}_op"

@@ -15,7 +15,7 @@ from gaf.dialects.common.index import Expr, ExprLike, const, expr, minimum
 from gaf.dialects.tile.structure import WorkspaceOp
 from gaf.passes.diagnostics import location_text
 from gaf.passes.tile.buffers import Group, Home, Slot
-from gaf.passes.tile.forms import Windows, axis_ranges, loops_around, pitch, refuse, tile_type
+from gaf.passes.tile.forms import axis_ranges, loops_around, pitch, refuse, tile_type
 from gaf.passes.tile.plan import Plan
 from gaf.passes.tile.recipes.base import Arg, Calls, Kind
 
@@ -243,14 +243,15 @@ class VectorEmitter(Emitter):
                 hint="compute the tile inside the loop, or store it in a workspace",
             )
         distance = self.windows[axis][0] - made[axis][0]
-        capacity = Windows(self.kernel, loops_around(op)).capacity[axis]
+        size = self.windows[axis][1]
         if len(home.form.axes) == 2:
             row = pitch(made[home.form.axes[1]][1], home.form.dtype)
             return self.kb.slice(
-                tensor, self.name(distance * row, "part"), self.name(capacity * row, "part_count")
+                tensor, self.name(distance * row, "part"), self.name(size * row, "part_count")
             )
         self._check_alignment(op, axis, home)
-        return self.kb.slice(tensor, self.name(distance, "part"), pitch(capacity, home.form.dtype))
+        count = self.name(pitch(size, home.form.dtype), "part_count")
+        return self.kb.slice(tensor, self.name(distance, "part"), count)
 
     def _check_alignment(self, op: Operation, axis: str, home: Home) -> None:
         """A column or row is sliced at multiples of 32 bytes only."""

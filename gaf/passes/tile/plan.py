@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, round_up
+from gaf.dialects.common.index import Expr, const, maximum, round_up
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
 from gaf.dialects.tile.folds import MergeOp, ReduceOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
@@ -204,15 +204,27 @@ class Plan:
 
     def _group(self, position: str, size: Expr, op: Operation, label: str) -> Group:
         for group in self.groups:
-            if group.position == position and group.bytes == size:
+            if group.position == position and group.bytes == size and group.label != "staged":
                 break
         else:
             group = Group(position, size, label=label)
             self.groups.append(group)
+        return self._occupy(group, op)
+
+    def _occupy(self, group: Group, op: Operation) -> Group:
         group.live += 1
         group.peak = max(group.peak, group.live)
         group.looped |= bool(self.program.loops(op))
         return group
+
+    def _staged_group(self, size: Expr, op: Operation) -> Group:
+        """The one queue that all staged loads pass through, as big as the biggest of them."""
+        group = next((g for g in self.groups if g.label == "staged"), None)
+        if group is None:
+            group = Group("vecin", size, label="staged")
+            self.groups.append(group)
+        group.bytes = maximum(group.bytes, size)
+        return self._occupy(group, op)
 
     def _set_buffers(self) -> None:
         """One buffer more than what lives at a time lets the next load start early, as far as events allow."""
@@ -247,10 +259,12 @@ class Plan:
                 hint="pad or concatenate in a kernel of its own",
             )
         self._check_dtype(op, type.dtype)
-        group = self._group("vecin", _slot_bytes(memory.bytes), op, self._label(op))
         recipe = load_cast(type.dtype)
-        if recipe is None and op in self.staged:
-            recipe = COPY
+        if op in self.staged:
+            recipe = recipe or COPY
+            group = self._staged_group(_slot_bytes(memory.bytes), op)
+        else:
+            group = self._group("vecin", _slot_bytes(memory.bytes), op, self._label(op))
         if recipe is None:
             self.homes[result] = Home(form, queue=group)
             self._expire_at(result)
@@ -302,18 +316,14 @@ class Plan:
         if op.value in program.lazy:
             producer = op.value.owner
             assert isinstance(producer, MapOp)
-            source = producer.args[0]
-            recipe = self._cast_recipe(producer)
-            if kind.is_bool:
-                raise refuse(op, "a converted predicate can't be stored at once")
-            return source, recipe
+            return producer.args[0], self._cast_recipe(producer)
         convert = store_cast(kind)
         if program.number(op.value) is not None:
             if convert is not None:
                 return op.value, convert
             if kind in (dt.F32, dt.F16, dt.BF16, dt.I32, dt.I16):
                 return op.value, Fill()
-            return op.value, Cast(dt.F32, kind, integral=True)
+            return op.value, Cast(dt.F32, kind)
         return op.value, convert or COPY
 
     def _check_guards(self, op: StoreOp) -> None:
@@ -377,7 +387,7 @@ class Plan:
                 continue
             home = self.homes.get(roots[i])
             elsewhere = any(r is roots[i] for j, r in enumerate(roots) if j not in recipe.inplace(kinds))
-            if home is None or home.slot is None or elsewhere or program.end(roots[i]) != at:
+            if home is None or home.slot is None or elsewhere:
                 continue
             if home.slot.bytes != _slot_bytes(form.bytes) or roots[i] not in self._expire.get(at, []):
                 continue

@@ -128,9 +128,9 @@ class Program:
                 if result.dtype in (dt.F32, source.dtype):
                     self.numbers[op.res] = number
                     return
-            if source.dtype.is_bool and result.dtype is dt.F32:
+            if source.dtype.is_bool and result.dtype in (dt.F32, dt.BOOL):
                 self._alias[op.res] = op.args[0]
-            elif all(isinstance(u.operation, StoreOp) for u in op.res.uses):
+            elif not result.dtype.is_bool and all(isinstance(u.operation, StoreOp) for u in op.res.uses):
                 self.lazy.add(op.res)
             return
         if all(n is not None and not isinstance(n, Expr) for n in known):

@@ -49,8 +49,10 @@ template <RoundMode M>
 inline int64_t Integer64(float x)
 {
     const float v = ToInteger<M>(x);
-    return x != x ? 0 : v >= 9223372036854775808.0f ? INT64_MAX : v < -9223372036854775808.0f ? INT64_MIN
-                                                                                              : static_cast<int64_t>(v);
+    return x != x                        ? 0
+           : v >= 9223372036854775808.0f ? INT64_MAX
+           : v < -9223372036854775808.0f ? INT64_MIN
+                                         : static_cast<int64_t>(v);
 }
 
 // Next value of a narrow float type (T has `bits`) towards +-infinity.
@@ -163,17 +165,18 @@ void Convert(void* dst, const void* src, RoundMode mode, uint32_t n)
 void Int32ToHalfScaled(void* dst, const void* src, float scale, uint32_t n)
 {
     for (uint32_t i = 0; i < n; ++i) {
-        const double v = static_cast<double>(static_cast<const int32_t*>(src)[i]) * static_cast<double>(scale);
+        const double v =
+            static_cast<double>(static_cast<const int32_t*>(src)[i]) * static_cast<double>(scale);
         static_cast<half*>(dst)[i] = half(v);
     }
 }
 
 #define I(D, S) template void Convert<D, S>(void*, const void*, RoundMode, uint32_t);
-I(half, int8_t) I(half, uint8_t) I(half, int16_t) I(half, float)
-I(float, half) I(float, bfloat16_t) I(float, int16_t) I(float, int32_t) I(float, int64_t) I(float, float)
-I(int8_t, half) I(uint8_t, half) I(int16_t, half) I(int32_t, half)
-I(int16_t, float) I(int32_t, float) I(int64_t, float) I(bfloat16_t, float)
-I(int32_t, bfloat16_t) I(int16_t, int32_t) I(int64_t, int32_t) I(int32_t, int64_t)
+I(half, int8_t)
+I(half, uint8_t) I(half, int16_t) I(half, float) I(float, half) I(float, bfloat16_t) I(float, int16_t)
+    I(float, int32_t) I(float, int64_t) I(float, float) I(int8_t, half) I(uint8_t, half) I(int16_t, half)
+        I(int32_t, half) I(int16_t, float) I(int32_t, float) I(int64_t, float) I(bfloat16_t, float)
+            I(int32_t, bfloat16_t) I(int16_t, int32_t) I(int64_t, int32_t) I(int32_t, int64_t)
 #undef I
 
 }  // namespace rt

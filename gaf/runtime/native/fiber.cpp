@@ -11,7 +11,8 @@ extern "C" void gaf_twin_fiber_switch(void** save, void* load);
 extern "C" void gaf_twin_fiber_start();
 
 #if defined(__x86_64__)
-// Saved on the stack, from low addresses: mxcsr and x87 control word, r15, r14, r13, r12, rbx, rbp, return address.
+// Saved on the stack, from low addresses: mxcsr and x87 control word, r15, r14, r13, r12, rbx, rbp, return
+// address.
 asm(R"(
     .text
     .p2align 4
@@ -164,9 +165,9 @@ bool Fiber::Reset(void (*entry)(void*), void* arg)
         reinterpret_cast<void (*)(void*)>(static_cast<uintptr_t>(fn))(
             reinterpret_cast<void*>(static_cast<uintptr_t>(ar)));
     };
-    makecontext(&self_, reinterpret_cast<void (*)()>(start), 4, static_cast<unsigned>(static_cast<uint64_t>(e) >> 32),
-                static_cast<unsigned>(e), static_cast<unsigned>(static_cast<uint64_t>(a) >> 32),
-                static_cast<unsigned>(a));
+    makecontext(&self_, reinterpret_cast<void (*)()>(start), 4,
+                static_cast<unsigned>(static_cast<uint64_t>(e) >> 32), static_cast<unsigned>(e),
+                static_cast<unsigned>(static_cast<uint64_t>(a) >> 32), static_cast<unsigned>(a));
 #endif
     return true;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: a packed, blocked product for BlockMmad (fast mode) and Mmad on fractal layouts (check mode).
+// Matrix products: a packed, blocked product for BlockMmad (fast mode) and Mmad on fractal layouts (check
+// mode).
 //
-// One micro kernel in the compiler's vector extensions: MR rows of A by NR columns of B, all sums in registers. Built
-// with -ffp-contract=fast, so that multiply and add fuse where the processor can; sums over k run in order within a
-// block of KC and blocks are added in order, so that results do not depend on the number of threads.
+// One micro kernel in the compiler's vector extensions: MR rows of A by NR columns of B, all sums in
+// registers. Built with -ffp-contract=fast, so that multiply and add fuse where the processor can; sums over
+// k run in order within a block of KC and blocks are added in order, so that results do not depend on the
+// number of threads.
 #include "twin/rt.h"
 
 #include <stdlib.h>
@@ -86,7 +88,8 @@ inline void Transpose4(float* dst, uint32_t dstPitch, const float* src, uint32_t
 // Packs the [rows, k] operand (rows = m or n) as panels of R rows, each panel [k][R], missing rows zero.
 // contiguous along k (byRow): element (r, p) at r * ld + p; else at p * ld + r.
 template <uint32_t R>
-void Pack(float* out, const void* base, Num t, uint64_t origin, bool byRow, uint64_t ld, uint32_t rows, uint32_t k)
+void Pack(float* out, const void* base, Num t, uint64_t origin, bool byRow, uint64_t ld, uint32_t rows,
+          uint32_t k)
 {
     for (uint32_t r0 = 0; r0 < rows; r0 += R) {
         const uint32_t n = rows - r0 < R ? rows - r0 : R;
@@ -130,7 +133,8 @@ void Pack(float* out, const void* base, Num t, uint64_t origin, bool byRow, uint
 }
 
 // c[MR][NR] (+)= a panel * b panel.
-__attribute__((noinline)) void Kernel(float* c, uint64_t ldc, const float* a, const float* b, uint32_t k, bool add)
+__attribute__((noinline)) void Kernel(float* c, uint64_t ldc, const float* a, const float* b, uint32_t k,
+                                      bool add)
 {
     Vec acc[MR][NV];
     for (uint32_t i = 0; i < MR; ++i) {
@@ -197,8 +201,8 @@ void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, b
     }
 }
 
-void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k, uint32_t aFrac,
-               const float* bias, bool init)
+void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k,
+               uint32_t aFrac, const float* bias, bool init)
 {
     typedef float V16 __attribute__((vector_size(64), aligned(4), may_alias));
     const uint32_t c0 = ab == Num::F32 ? 8 : 16, nBlocks = (n + 15) / 16, mPad = (m + 15) / 16 * 16;
@@ -254,8 +258,8 @@ void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uin
     }
 }
 
-void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32_t n, uint32_t k, const int32_t* bias,
-              bool init)
+void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32_t n, uint32_t k,
+              const int32_t* bias, bool init)
 {
     const uint32_t c0 = 32, kFrac = (k + 31) / 32, nBlocks = (n + 15) / 16, mPad = (m + 15) / 16 * 16;
     for (uint32_t i = 0; i < m; ++i) {
@@ -263,8 +267,10 @@ void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32
             int32_t& c = l0c[(static_cast<size_t>(j / 16) * mPad + i) * 16 + j % 16];
             uint32_t sum = static_cast<uint32_t>(bias != nullptr ? bias[j] : init ? 0 : c);
             for (uint32_t p = 0; p < k; ++p) {
-                const int32_t x = a[((static_cast<size_t>(i / 16) * kFrac + p / c0) * 16 + i % 16) * c0 + p % c0];
-                const int32_t y = b[((static_cast<size_t>(p / c0) * nBlocks + j / 16) * 16 + j % 16) * c0 + p % c0];
+                const int32_t x =
+                    a[((static_cast<size_t>(i / 16) * kFrac + p / c0) * 16 + i % 16) * c0 + p % c0];
+                const int32_t y =
+                    b[((static_cast<size_t>(p / c0) * nBlocks + j / 16) * 16 + j % 16) * c0 + p % c0];
                 sum += static_cast<uint32_t>(x * y);
             }
             c = static_cast<int32_t>(sum);

@@ -97,9 +97,10 @@ void PutText(GafTwinResult* r, const std::string& text)
 
 int32_t BadCall(const LaunchCall& call, const std::string& why)
 {
-    PutText(call.result, "{\"rule\":\"launch\",\"api\":\"\",\"operand\":\"\",\"buffer\":\"\",\"offset\":0,\"core\":\"\","
-                         "\"pipe\":\"\",\"node\":\"\",\"message\":\"" +
-                             std::string(call.name) + ": " + why + "\"}\n");
+    PutText(call.result,
+            "{\"rule\":\"launch\",\"api\":\"\",\"operand\":\"\",\"buffer\":\"\",\"offset\":0,\"core\":\"\","
+            "\"pipe\":\"\",\"node\":\"\",\"message\":\"" +
+                std::string(call.name) + ": " + why + "\"}\n");
     call.result->violations = 1;
     return 3;
 }
@@ -175,7 +176,7 @@ int32_t RunLaunch(const LaunchCall& call)
     return 0;
 }
 
-// ---- atomic stores -------------------------------------------------------------------------------------------------
+// ---- atomic stores ----------------------------------------------------------------------------------------
 
 namespace {
 
@@ -188,14 +189,16 @@ void Combine(void* dst, const void* src, uint64_t bytes, AtomicOp op)
     const T* s = static_cast<const T*>(src);
     for (uint64_t i = 0; i < bytes / sizeof(T); ++i) {
         const W a = static_cast<W>(d[i]), b = static_cast<W>(s[i]);
-        d[i] = static_cast<T>(op == AtomicOp::ADD ? static_cast<W>(a + b) : op == AtomicOp::MAX ? (a > b ? a : b)
-                                                                                                : (a < b ? a : b));
+        d[i] = static_cast<T>(op == AtomicOp::ADD   ? static_cast<W>(a + b)
+                              : op == AtomicOp::MAX ? (a > b ? a : b)
+                                                    : (a < b ? a : b));
     }
 }
 
 }  // namespace
 
-void AtomicRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride, int64_t srcStride)
+void AtomicRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
+                int64_t srcStride)
 {
     const Core& c = Current();
     WaitTurn();
@@ -206,8 +209,12 @@ void AtomicRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, in
         switch (static_cast<AscendC::AtomicDtype>(c.atomicType)) {
             case AscendC::AtomicDtype::ATOMIC_F32: Combine<float, float>(d, s, runBytes, c.atomicOp); break;
             case AscendC::AtomicDtype::ATOMIC_F16: Combine<half, float>(d, s, runBytes, c.atomicOp); break;
-            case AscendC::AtomicDtype::ATOMIC_BF16: Combine<bfloat16_t, float>(d, s, runBytes, c.atomicOp); break;
-            case AscendC::AtomicDtype::ATOMIC_S16: Combine<int16_t, int32_t>(d, s, runBytes, c.atomicOp); break;
+            case AscendC::AtomicDtype::ATOMIC_BF16:
+                Combine<bfloat16_t, float>(d, s, runBytes, c.atomicOp);
+                break;
+            case AscendC::AtomicDtype::ATOMIC_S16:
+                Combine<int16_t, int32_t>(d, s, runBytes, c.atomicOp);
+                break;
             case AscendC::AtomicDtype::ATOMIC_S8: Combine<int8_t, int32_t>(d, s, runBytes, c.atomicOp); break;
             default: Combine<int32_t, int64_t>(d, s, runBytes, c.atomicOp); break;
         }

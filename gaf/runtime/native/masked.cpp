@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Masked, repeated and strided instructions: which lanes a Shape selects, run on values or reported to the checker.
+// Masked, repeated and strided instructions: which lanes a Shape selects, run on values or reported to the
+// checker.
 #include "twin/rt.h"
 
 namespace gaf_twin {
@@ -61,7 +62,8 @@ inline uint32_t StepOf(const Lanes& l, uint32_t lanes) { return Dense(l) ? lanes
 
 }  // namespace
 
-void RunMasked(rt::Fn fn, const Lanes& dst, const Lanes& a, const Lanes& b, const Shape& shape, uint32_t lanes)
+void RunMasked(rt::Fn fn, const Lanes& dst, const Lanes& a, const Lanes& b, const Shape& shape,
+               uint32_t lanes)
 {
     uint32_t step = StepOf(dst, lanes);
     step = StepOf(a, lanes) < step ? StepOf(a, lanes) : step;
@@ -100,24 +102,26 @@ void RunMasked(rt::Fn fn, const Lanes& dst, const Lanes& a, const Lanes& b, cons
     }
 }
 
-bool TouchMasked(const char* api, const char* operand, bool write, const Lanes& l, const Shape& shape, uint32_t lanes,
-                 check::View view)
+bool TouchMasked(const char* api, const char* operand, bool write, const Lanes& l, const Shape& shape,
+                 uint32_t lanes, check::View view)
 {
     const uint32_t perBlock = 32 / l.bytes;
-    check::rule(!write || l.blk != 0 || l.bytes == 0, "stride", api, "%s: a block stride of 0 is undefined", operand);
+    check::rule(!write || l.blk != 0 || l.bytes == 0, "stride", api, "%s: a block stride of 0 is undefined",
+                operand);
     // One span of lanes in `repeats` repeats from `first` on.
     auto touch = [&](uint32_t first, uint32_t repeats, Span s) {
         const int64_t rep = static_cast<int64_t>(l.rep) * 32;
         if (l.blk == 1) {
             return check::access(Pipe::V, api, operand, write, At(l, first, s.first),
-                                 static_cast<uint64_t>(s.count) * l.bytes, 1, 0, s.first == 0 ? 32 : l.bytes, view,
-                                 repeats, rep);
+                                 static_cast<uint64_t>(s.count) * l.bytes, 1, 0, s.first == 0 ? 32 : l.bytes,
+                                 view, repeats, rep);
         }
         for (uint32_t i = s.first; i < s.first + s.count;) {
             uint32_t n = perBlock - i % perBlock;
             n = n < s.first + s.count - i ? n : s.first + s.count - i;
-            if (!check::access(Pipe::V, api, operand, write, At(l, first, i), static_cast<uint64_t>(n) * l.bytes, 1, 0,
-                               i % perBlock == 0 ? 32 : l.bytes, view, repeats, rep)) {
+            if (!check::access(Pipe::V, api, operand, write, At(l, first, i),
+                               static_cast<uint64_t>(n) * l.bytes, 1, 0, i % perBlock == 0 ? 32 : l.bytes,
+                               view, repeats, rep)) {
                 return false;
             }
             i += n;

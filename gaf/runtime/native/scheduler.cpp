@@ -15,8 +15,8 @@ namespace {
 thread_local CoreFiber* currentFiber = nullptr;
 
 constexpr Hardware AIV_MEMORY[] = {Hardware::UB};
-constexpr Hardware AIC_MEMORY[] = {Hardware::L1, Hardware::L0A, Hardware::L0B, Hardware::L0C, Hardware::BIAS,
-                                   Hardware::FIXBUF};
+constexpr Hardware AIC_MEMORY[] = {Hardware::L1,  Hardware::L0A,  Hardware::L0B,
+                                   Hardware::L0C, Hardware::BIAS, Hardware::FIXBUF};
 
 // Stacks and core memory of finished blocks, kept for the next.
 thread_local std::vector<std::unique_ptr<Group>> spareGroups;
@@ -47,6 +47,10 @@ void CoreMain(void* arg)
     f->fiber.Leave();
 }
 
+}  // namespace
+
+CoreFiber* Running() { return currentFiber; }
+
 // Leaves the fiber until its wait is over.
 void Block(CoreFiber* f)
 {
@@ -56,26 +60,28 @@ void Block(CoreFiber* f)
     f->wait = Wait::NOTHING;
 }
 
-}  // namespace
-
 const char* PositionName(AscendC::TPosition p)
 {
-    static const char* const names[] = {"GM", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "VECIN", "VECOUT",
-                                        "VECCALC", "SPM", "TSCM", "C2PIPE2GM", "C2PIPE2LOCAL", "MAX"};
-    return static_cast<uint32_t>(p) < sizeof(names) / sizeof(names[0]) ? names[static_cast<uint32_t>(p)] : "?";
+    static const char* const names[] = {"GM",  "A1",   "A2",        "B1",           "B2",     "C1",
+                                        "C2",  "CO1",  "CO2",       "VECIN",        "VECOUT", "VECCALC",
+                                        "SPM", "TSCM", "C2PIPE2GM", "C2PIPE2LOCAL", "MAX"};
+    return static_cast<uint32_t>(p) < sizeof(names) / sizeof(names[0]) ? names[static_cast<uint32_t>(p)]
+                                                                       : "?";
 }
 
 const char* EventName(AscendC::HardEvent e)
 {
     static const char* const names[] = {
-        "MTE2_MTE1", "MTE1_MTE2", "MTE1_M", "M_MTE1", "MTE2_V", "V_MTE2", "MTE3_V", "V_MTE3", "M_V", "V_M", "V_V",
-        "MTE3_MTE1", "MTE1_MTE3", "MTE1_V", "MTE2_M", "M_MTE2", "V_MTE1", "M_FIX", "FIX_M", "MTE3_MTE2", "MTE2_MTE3",
-        "S_V", "V_S", "S_MTE2", "MTE2_S", "S_MTE3", "MTE3_S", "MTE2_FIX", "FIX_MTE2", "FIX_S", "M_S", "FIX_MTE3",
-        "MTE1_FIX", "FIX_MTE1", "FIX_FIX", "no event"};
-    return static_cast<uint32_t>(e) < sizeof(names) / sizeof(names[0]) ? names[static_cast<uint32_t>(e)] : "?";
+        "MTE2_MTE1", "MTE1_MTE2", "MTE1_M",  "M_MTE1",    "MTE2_V",    "V_MTE2", "MTE3_V", "V_MTE3",
+        "M_V",       "V_M",       "V_V",     "MTE3_MTE1", "MTE1_MTE3", "MTE1_V", "MTE2_M", "M_MTE2",
+        "V_MTE1",    "M_FIX",     "FIX_M",   "MTE3_MTE2", "MTE2_MTE3", "S_V",    "V_S",    "S_MTE2",
+        "MTE2_S",    "S_MTE3",    "MTE3_S",  "MTE2_FIX",  "FIX_MTE2",  "FIX_S",  "M_S",    "FIX_MTE3",
+        "MTE1_FIX",  "FIX_MTE1",  "FIX_FIX", "no event"};
+    return static_cast<uint32_t>(e) < sizeof(names) / sizeof(names[0]) ? names[static_cast<uint32_t>(e)]
+                                                                       : "?";
 }
 
-// ---- cores ---------------------------------------------------------------------------------------------------------
+// ---- cores ------------------------------------------------------------------------------------------------
 
 Core& Current()
 {
@@ -109,7 +115,8 @@ void DeclareKernelType(int type)
 Shape12 ShapeOfType(int type)
 {
     switch (type) {
-        case KERNEL_TYPE_AIC_ONLY: case KERNEL_TYPE_MIX_AIC_1_0: return {true, 0};
+        case KERNEL_TYPE_AIC_ONLY:
+        case KERNEL_TYPE_MIX_AIC_1_0: return {true, 0};
         case KERNEL_TYPE_MIX_AIC_1_1: return {true, 1};
         case KERNEL_TYPE_MIX_AIC_1_2: return {true, 2};
         default: return {false, 1};
@@ -181,7 +188,8 @@ bool CoreFiber::Runnable() const
         return false;
     }
     switch (wait) {
-        case Wait::NOTHING: case Wait::YIELD: return true;
+        case Wait::NOTHING:
+        case Wait::YIELD: return true;
         case Wait::FLAG: {
             const uint32_t kind = core.kind == CoreKind::AIC ? 1 : 0;
             return flags[waitId] > 0 || launch->grid.rounds[kind][waitId].load() > taken[waitId];
@@ -218,7 +226,7 @@ CoreFiber* Group::Aic() const
     return cores.front()->core.kind == CoreKind::AIC ? cores.front().get() : nullptr;
 }
 
-// ---- waiting and waking --------------------------------------------------------------------------------------------
+// ---- waiting and waking -----------------------------------------------------------------------------------
 
 void Abandon(const char* rule, const char* message)
 {
@@ -232,135 +240,7 @@ void Abandon(const char* rule, const char* message)
     }
 }
 
-void CrossSet(int mode, Pipe pipe, int id)
-{
-    Current();
-    CoreFiber* f = currentFiber;
-    if (f->launch->checking) {
-        check::crossSet(mode, pipe, id);
-    }
-    id &= FLAG_IDS - 1;
-    Group& g = *f->group;
-    if (mode == 0) {
-        const uint32_t kind = f->core.kind == CoreKind::AIC ? 1 : 0;
-        GridFlags& grid = f->launch->grid;
-        std::lock_guard<std::mutex> hold(grid.lock);
-        std::vector<uint32_t>& sets = grid.sets[kind][id];
-        const uint32_t per = kind == 1 ? 1 : f->launch->shape.aivs;
-        if (sets.empty()) {
-            sets.assign(static_cast<size_t>(f->core.blockNum) * per, 0);
-        }
-        ++sets[static_cast<size_t>(f->core.block) * per + f->core.sub];
-        uint32_t least = sets[0];
-        for (uint32_t s : sets) {
-            least = s < least ? s : least;
-        }
-        grid.rounds[kind][id].store(least);
-        f->launch->epoch.fetch_add(1);
-    } else if (mode == 1 || f->core.kind == CoreKind::AIV) {  // all AIVs of the block must set
-        bool all = true;
-        ++(mode == 1 ? f->pending1 : f->pending2)[id];
-        for (auto& c : g.cores) {
-            if (c->core.kind == CoreKind::AIV) {
-                all = all && (mode == 1 ? c->pending1 : c->pending2)[id] > 0;
-            }
-        }
-        if (all) {
-            for (auto& c : g.cores) {
-                if (c->core.kind == CoreKind::AIV) {
-                    --(mode == 1 ? c->pending1 : c->pending2)[id];
-                }
-                if ((c->core.kind == CoreKind::AIV) == (mode == 1)) {
-                    ++c->flags[id];
-                }
-            }
-        }
-    } else {
-        for (auto& c : g.cores) {
-            if (c->core.kind == CoreKind::AIV) {
-                ++c->flags[id];
-            }
-        }
-    }
-}
-
-void CrossWait(int id)
-{
-    Current();
-    CoreFiber* f = currentFiber;
-    const int slot = id & static_cast<int>(FLAG_IDS - 1);
-    f->wait = Wait::FLAG;
-    f->waitId = slot;
-    if (f->launch->checking && !f->Runnable()) {
-        check::crossBlock(id);
-    }
-    Block(f);
-    if (f->launch->checking) {
-        check::crossWait(id);
-    }
-    if (f->flags[slot] > 0) {
-        --f->flags[slot];
-    } else {
-        ++f->taken[slot];
-    }
-}
-
-void SyncAllCores(bool aivOnly)
-{
-    Current();
-    CoreFiber* f = currentFiber;
-    Launch& l = *f->launch;
-    if (aivOnly && f->core.kind == CoreKind::AIC) {
-        return;
-    }
-    if (l.checking) {
-        check::syncAllArrive(!aivOnly);
-    }
-    if (!aivOnly && !l.shape.aic) {
-        f->wait = Wait::NEVER;
-    } else {
-        const uint64_t cores = static_cast<uint64_t>(f->core.blockNum) * (l.shape.aivs + (aivOnly ? 0 : 1));
-        f->wait = Wait::SYNC_ALL;
-        f->waitAivOnly = aivOnly;
-        f->waitTarget = ++f->syncs[aivOnly ? 1 : 0] * cores;
-        l.syncArrivals[aivOnly ? 1 : 0].fetch_add(1);
-        l.epoch.fetch_add(1);
-    }
-    if (l.checking && !f->Runnable()) {
-        check::crossBlock(-1);
-    }
-    Block(f);
-    if (l.checking) {
-        check::syncAllLeave(!aivOnly);
-    }
-}
-
-void YieldCore()
-{
-    CoreFiber* f = currentFiber;
-    f->wait = Wait::YIELD;
-    f->fiber.Leave();
-    f->wait = Wait::NOTHING;
-}
-
-// Blocks take turns in atomic stores, so that sums do not depend on the schedule.
-void WaitTurn()
-{
-    CoreFiber* f = currentFiber;
-    f->wait = Wait::TURN;
-    Block(f);
-}
-
-// ---- the blocks of a launch ----------------------------------------------------------------------------------------
-
-GridFlags::GridFlags()
-{
-    for (auto& kind : rounds) {
-        for (auto& r : kind) {
-            r.store(0);
-        }
-    }
-}
+// ---- the blocks of a launch -------------------------------------------------------------------------------
 
 Launch::Launch()
 {
@@ -368,12 +248,14 @@ Launch::Launch()
     syncArrivals[1].store(0);
 }
 
-void Launch::Fail(const std::string& rule, const std::string& core, const std::string& message, const char* node)
+void Launch::Fail(const std::string& rule, const std::string& core, const std::string& message,
+                  const char* node)
 {
     std::lock_guard<std::mutex> hold(lock);
-    failures.push_back("{\"rule\":\"" + Escape(rule) + "\",\"api\":\"\",\"operand\":\"\",\"buffer\":\"\",\"offset\":0," +
-                       "\"core\":\"" + Escape(core) + "\",\"pipe\":\"S\",\"node\":\"" + Escape(node) +
-                       "\",\"message\":\"" + Escape(message) + "\"}");
+    failures.push_back("{\"rule\":\"" + Escape(rule) +
+                       "\",\"api\":\"\",\"operand\":\"\",\"buffer\":\"\",\"offset\":0," + "\"core\":\"" +
+                       Escape(core) + "\",\"pipe\":\"S\",\"node\":\"" + Escape(node) + "\",\"message\":\"" +
+                       Escape(message) + "\"}");
     stop.store(true);
 }
 
@@ -534,9 +416,10 @@ int ProbeKernelType(const LaunchCall& call)
     return f.core.kernelType;
 }
 
-// ---- buffers -------------------------------------------------------------------------------------------------------
+// ---- buffers ----------------------------------------------------------------------------------------------
 
-// A buffer that does not fit ends the kernel: nothing after it would be memory-safe. In check mode the engine says why.
+// A buffer that does not fit ends the kernel: nothing after it would be memory-safe. In check mode the engine
+// says why.
 Buffer* NewBuffer(AscendC::TPosition pos, uint32_t len, HardEvent freeEvent, const char* what, uint32_t index)
 {
     Core& c = Current();
@@ -555,8 +438,10 @@ Buffer* NewBuffer(AscendC::TPosition pos, uint32_t len, HardEvent freeEvent, con
         check::bufferInit(base, (uint64_t(len) + 31) / 32 * 32, pos, name.c_str());
     }
     if (c.bufferCount >= BUFFER_RECORDS || len > room || c.used[h] + RoundUp(len, 32) > room) {
-        Abandon("memory-overflow", (name + ": " + std::to_string(len) + " bytes after " + std::to_string(c.used[h]) +
-                                    " exceed the " + std::to_string(room) + " bytes of memory").c_str());
+        Abandon("memory-overflow",
+                (name + ": " + std::to_string(len) + " bytes after " + std::to_string(c.used[h]) +
+                 " exceed the " + std::to_string(room) + " bytes of memory")
+                    .c_str());
     }
     Buffer& b = c.buffers[c.bufferCount++];
     b = Buffer();

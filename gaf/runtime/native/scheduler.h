@@ -34,11 +34,11 @@ struct CoreFiber {
     int waitId = 0;
     bool waitAivOnly = false;
     uint64_t waitTarget = 0;
-    uint32_t flags[FLAG_IDS] = {};       // counters raised by modes 1 and 2
-    uint32_t taken[FLAG_IDS] = {};       // rounds of mode 0 that this core has waited for
-    uint32_t pending1[FLAG_IDS] = {};    // sets of mode 1 and 2 not yet combined with the other AIV's
+    uint32_t flags[FLAG_IDS] = {};     // counters raised by modes 1 and 2
+    uint32_t taken[FLAG_IDS] = {};     // rounds of mode 0 that this core has waited for
+    uint32_t pending1[FLAG_IDS] = {};  // sets of mode 1 and 2 not yet combined with the other AIV's
     uint32_t pending2[FLAG_IDS] = {};
-    uint64_t syncs[2] = {};              // SyncAll calls, by aivOnly
+    uint64_t syncs[2] = {};  // SyncAll calls, by aivOnly
     std::unique_ptr<uint8_t[]> memory;
     CoreKind memoryKind = CoreKind::AIV;
 
@@ -52,7 +52,7 @@ struct CoreFiber {
 struct Group {
     uint32_t block = 0;
     std::vector<std::unique_ptr<CoreFiber>> cores;
-    uint32_t running = 0;   // cores not done
+    uint32_t running = 0;  // cores not done
     CoreFiber* Aic() const;
 };
 
@@ -66,7 +66,7 @@ Shape12 ShapeOfType(int type);
 // Flags of mode 0: one set by every core of a kind makes a round.
 struct GridFlags {
     std::mutex lock;
-    std::vector<uint32_t> sets[2][FLAG_IDS];       // by kind and id, per core of the grid
+    std::vector<uint32_t> sets[2][FLAG_IDS];  // by kind and id, per core of the grid
     std::atomic<uint32_t> rounds[2][FLAG_IDS];
     GridFlags();
 };
@@ -78,17 +78,17 @@ struct Launch {
     Shape12 shape{false, 1};
     bool checking = false;
     std::atomic<uint32_t> nextBlock{0};
-    std::atomic<uint64_t> epoch{1};                // raised with everything that may unblock a core
-    std::atomic<uint64_t> syncArrivals[2];         // by aivOnly
+    std::atomic<uint64_t> epoch{1};         // raised with everything that may unblock a core
+    std::atomic<uint64_t> syncArrivals[2];  // by aivOnly
     std::atomic<bool> stop{false}, deadlock{false};
     std::atomic<bool> turnsOff{false};
     GridFlags grid;
 
-    std::mutex lock;                               // guards what follows
-    std::vector<bool> finished;                    // blocks
+    std::mutex lock;             // guards what follows
+    std::vector<bool> finished;  // blocks
     std::atomic<uint32_t> finishedPrefix{0};
-    std::vector<std::string> failures;             // JSON lines
-    std::vector<uint64_t> quiet;                   // per worker: epoch at which all its cores were blocked
+    std::vector<std::string> failures;  // JSON lines
+    std::vector<uint64_t> quiet;        // per worker: epoch at which all its cores were blocked
 
     Launch();
     void Fail(const std::string& rule, const std::string& core, const std::string& message, const char* node);
@@ -101,6 +101,10 @@ private:
     bool RunGroup(Group& group);
     bool AllQuiet(size_t worker, uint64_t now);
 };
+
+// The core that this thread runs, and leaving it until what it waits for has come.
+CoreFiber* Running();
+void Block(CoreFiber* fiber);
 
 // Blocks the current core until all blocks before its own are finished.
 void WaitTurn();

@@ -49,37 +49,71 @@ void Row(T* dst, const T* a, const T* row, uint32_t rows, uint32_t pitch)
 
 // Monoids by number: 0..3 are gaf::Mon SUM MAX MIN PROD.
 template <int M>
-constexpr int FoldOf() { return M == 0 ? 0 : M == 1 ? 6 : M == 2 ? 7 : 3; }
+constexpr int FoldOf()
+{
+    return M == 0 ? 0 : M == 1 ? 6 : M == 2 ? 7 : 3;
+}
 template <int M>
-constexpr float Neutral() { return M == 0 ? 0.0f : M == 1 ? -HUGE_VALF : M == 2 ? HUGE_VALF : 1.0f; }
+constexpr float Neutral()
+{
+    return M == 0 ? 0.0f : M == 1 ? -HUGE_VALF : M == 2 ? HUGE_VALF : 1.0f;
+}
+
+typedef float Vec16 __attribute__((vector_size(64)));
+
+inline Vec16 Load16(const float* p)
+{
+    Vec16 v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+template <int M>
+inline Vec16 Fold16(Vec16 a, Vec16 b)
+{
+    if constexpr (M == 0) return a + b;
+    if constexpr (M == 1) return (a > b) | (a != a) ? a : b;
+    if constexpr (M == 2) return (a < b) | (a != a) ? a : b;
+    return a * b;
+}
 
 // 64 partial results, folded as a tree: the order of the instructions on the device, up to the tree's shape.
 template <int M>
 void RowFold(float* col, const float* src, uint32_t rows, uint32_t lanes, uint32_t pitch)
 {
-    constexpr int B = FoldOf<M>();
     for (uint32_t r = 0; r < rows; ++r) {
         const float* s = src + static_cast<uint64_t>(r) * pitch;
-        float part[64];
-        uint32_t n = lanes < 64 ? lanes : 64;
-        for (uint32_t c = 0; c < n; ++c) {
-            part[c] = s[c];
-        }
-        for (uint32_t c = n; c < 64; ++c) {
-            part[c] = Neutral<M>();
-        }
-        uint32_t c = 64;
-        for (; c + 64 <= lanes; c += 64) {
-            for (uint32_t k = 0; k < 64; ++k) {
-                part[k] = Bin<B>(s[c + k], part[k]);
+        Vec16 acc[4];
+        uint32_t c = 0;
+        if (lanes >= 64) {
+            for (uint32_t k = 0; k < 4; ++k) {
+                acc[k] = Load16(s + 16 * k);
+            }
+            for (c = 64; c + 64 <= lanes; c += 64) {
+                for (uint32_t k = 0; k < 4; ++k) {
+                    acc[k] = Fold16<M>(Load16(s + c + 16 * k), acc[k]);
+                }
+            }
+        } else {
+            for (uint32_t k = 0; k < 4; ++k) {
+                acc[k] = Vec16{} + Neutral<M>();
             }
         }
-        for (uint32_t k = 0; c + k < lanes; ++k) {
-            part[k] = Bin<B>(s[c + k], part[k]);
+        if (c < lanes) {
+            float tail[64];
+            for (uint32_t k = 0; k < 64; ++k) {
+                tail[k] = Neutral<M>();
+            }
+            memcpy(tail, s + c, (lanes - c) * sizeof(float));
+            for (uint32_t k = 0; k < 4; ++k) {
+                acc[k] = Fold16<M>(Load16(tail + 16 * k), acc[k]);
+            }
         }
-        for (uint32_t half = 32; half > 0; half /= 2) {
+        const Vec16 v = Fold16<M>(Fold16<M>(acc[0], acc[2]), Fold16<M>(acc[1], acc[3]));
+        float part[16];
+        memcpy(part, &v, sizeof(part));
+        for (uint32_t half = 8; half > 0; half /= 2) {
             for (uint32_t k = 0; k < half; ++k) {
-                part[k] = Bin<B>(part[k], part[k + half]);
+                part[k] = Bin<FoldOf<M>()>(part[k], part[k + half]);
             }
         }
         col[r] = part[0];
@@ -99,15 +133,15 @@ void ColFold(float* row, const float* src, uint32_t rows, uint32_t pitch)
 
 }  // namespace
 
-#define DISPATCH(FN, T)                                    \
-    switch (bop) {                                         \
-        case 0: return FN<0, T>(dst, a, b, rows, pitch);   \
-        case 1: return FN<1, T>(dst, a, b, rows, pitch);   \
-        case 2: return FN<2, T>(dst, a, b, rows, pitch);   \
-        case 3: return FN<3, T>(dst, a, b, rows, pitch);   \
-        case 6: return FN<6, T>(dst, a, b, rows, pitch);   \
-        case 7: return FN<7, T>(dst, a, b, rows, pitch);   \
-        default: break;                                    \
+#define DISPATCH(FN, T)                                  \
+    switch (bop) {                                       \
+        case 0: return FN<0, T>(dst, a, b, rows, pitch); \
+        case 1: return FN<1, T>(dst, a, b, rows, pitch); \
+        case 2: return FN<2, T>(dst, a, b, rows, pitch); \
+        case 3: return FN<3, T>(dst, a, b, rows, pitch); \
+        case 6: return FN<6, T>(dst, a, b, rows, pitch); \
+        case 7: return FN<7, T>(dst, a, b, rows, pitch); \
+        default: break;                                  \
     }
 void TileCol(float* dst, const float* a, const float* b, uint32_t rows, uint32_t pitch, int bop)
 {
@@ -148,7 +182,8 @@ void TileColReduce(float* row, const float* src, uint32_t rows, uint32_t pitch, 
     }
 }
 
-void LoadRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_t pitchBytes, int64_t srcStride)
+void LoadRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_t pitchBytes,
+              int64_t srcStride)
 {
     uint8_t* d = static_cast<uint8_t*>(dst);
     const uint8_t* s = static_cast<const uint8_t*>(src);

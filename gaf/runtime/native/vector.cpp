@@ -94,7 +94,10 @@ inline T Binary(T a, T b)
     return a;
 }
 
-constexpr bool IsUnary(Op op) { return (op >= Op::EXP && op <= Op::NOT) || (op >= Op::TANH && op <= Op::RINT); }
+constexpr bool IsUnary(Op op)
+{
+    return (op >= Op::EXP && op <= Op::NOT) || (op >= Op::TANH && op <= Op::RINT);
+}
 constexpr bool IsScalar(Op op) { return op >= Op::ADDS; }
 constexpr bool ReadsDst(Op op) { return op == Op::FUSED_MUL_ADD || op == Op::FUSED_MUL_ADD_RELU; }
 
@@ -103,45 +106,48 @@ template <Op OP>
 static void Trigonometric(float* d, const float* a, uint32_t n)
 {
     constexpr int32_t quarter = OP == Op::COS ? 1 : 0;
-    for (uint32_t i = 0; i < n; i += 64) {
-        const uint32_t m = n - i < 64 ? n - i : 64;
-        float largest = 0.0f;
+    for (; n > 0;) {
+        const uint32_t m = n < 64 ? n : 64;
+        int32_t largest = 0;  // as bits: ordered like the magnitudes, NaN above all
         for (uint32_t k = 0; k < m; ++k) {
-            const float v = vm::Abs(a[i + k]);
-            largest = v <= largest ? largest : v;
+            const int32_t v = vm::AsInt(a[k]) & 0x7fffffff;
+            largest = v > largest ? v : largest;
         }
-        if (largest <= 65536.0f && GAF_HAVE_FMA) {
+        if (largest <= vm::AsInt(65536.0f) && GAF_HAVE_FMA) {
             for (uint32_t k = 0; k < m; ++k) {
-                d[i + k] = vm::SinCos(a[i + k], quarter);
+                d[k] = vm::SinCos(a[k], quarter);
             }
         } else {
             for (uint32_t k = 0; k < m; ++k) {
-                const double x = a[i + k];
-                d[i + k] = static_cast<float>(quarter != 0 ? cos(x) : sin(x));
+                const double x = a[k];
+                d[k] = static_cast<float>(quarter != 0 ? cos(x) : sin(x));
             }
         }
+        a += m, d += m, n -= m;
     }
 }
 
 // Powers in double: exp(b log a) for positive bases, libm for the rest (signs, zeros, infinities, NaN).
 static void Powers(float* d, const float* a, const float* b, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i += 32) {
-        const uint32_t m = n - i < 32 ? n - i : 32;
-        bool plain = true;
+    for (; n > 0;) {
+        const uint32_t m = n < 32 ? n : 32;
+        int32_t odd = 0;  // sign bits of what is out of range: base outside (0, inf), exponent beyond 1e30
         for (uint32_t k = 0; k < m; ++k) {
-            plain = plain && a[i + k] > 0.0f && a[i + k] < HUGE_VALF && vm::Abs(b[i + k]) < 1e30f;
+            const int32_t base = vm::AsInt(a[k]), magnitude = vm::AsInt(b[k]) & 0x7fffffff;
+            odd |= (base - 1) | (vm::AsInt(HUGE_VALF) - 1 - base) | (vm::AsInt(1e30f) - magnitude);
         }
-        if (plain) {
+        if (odd >= 0) {
             for (uint32_t k = 0; k < m; ++k) {
-                const double e = static_cast<double>(b[i + k]) * vm::LogD(a[i + k]);
-                d[i + k] = static_cast<float>(vm::ExpD(e));
+                const double e = static_cast<double>(b[k]) * vm::LogD(a[k]);
+                d[k] = static_cast<float>(vm::ExpD(e));
             }
         } else {
             for (uint32_t k = 0; k < m; ++k) {
-                d[i + k] = static_cast<float>(pow(static_cast<double>(a[i + k]), static_cast<double>(b[i + k])));
+                d[k] = static_cast<float>(pow(static_cast<double>(a[k]), static_cast<double>(b[k])));
             }
         }
+        a += m, b += m, d += m, n -= m;
     }
 }
 
@@ -178,8 +184,8 @@ static void ApplyFloat(float* d, const float* a, const float* b, uint32_t n)
 }
 
 // A float routine on half: computed in float, rounded once. operands: 1, 2, or -1 for a scalar second one.
-static void InFloat(void (*fn)(float*, const float*, const float*, uint32_t), int operands, bool readsDst, half* d,
-                    const half* a, const half* b, uint32_t n)
+static void InFloat(void (*fn)(float*, const float*, const float*, uint32_t), int operands, bool readsDst,
+                    half* d, const half* a, const half* b, uint32_t n)
 {
     float fa[128], fb[128], fd[128];
     if (operands < 0) {
@@ -203,7 +209,8 @@ template <Op OP, class T>
 void Apply(void* dst, const void* a, const void* b, uint32_t n)
 {
     if constexpr (std::is_same<T, float>::value) {
-        ApplyFloat<OP>(static_cast<float*>(dst), static_cast<const float*>(a), static_cast<const float*>(b), n);
+        ApplyFloat<OP>(static_cast<float*>(dst), static_cast<const float*>(a), static_cast<const float*>(b),
+                       n);
     } else if constexpr (std::is_same<T, half>::value) {
         constexpr int operands = IsScalar(OP) ? -1 : IsUnary(OP) ? 1 : 2;
         InFloat(&ApplyFloat<OP>, operands, ReadsDst(OP), static_cast<half*>(dst), static_cast<const half*>(a),
@@ -212,7 +219,9 @@ void Apply(void* dst, const void* a, const void* b, uint32_t n)
         for (uint32_t i = 0; i < n; ++i) {
             const double p = pow(static_cast<double>(static_cast<const T*>(a)[i]),
                                  static_cast<double>(static_cast<const T*>(b)[i]));
-            static_cast<T*>(dst)[i] = p >= 2147483647.0 ? 2147483647 : p <= -2147483648.0 ? INT32_MIN : static_cast<T>(p);
+            static_cast<T*>(dst)[i] = p >= 2147483647.0    ? 2147483647
+                                      : p <= -2147483648.0 ? INT32_MIN
+                                                           : static_cast<T>(p);
         }
     } else {
         T* d = static_cast<T*>(dst);
@@ -242,24 +251,26 @@ void Apply(void* dst, const void* a, const void* b, uint32_t n)
 #define I(OP, T) template void Apply<Op::OP, T>(void*, const void*, const void*, uint32_t);
 #define FH(OP) I(OP, float) I(OP, half)
 #define ARITH(OP) FH(OP) I(OP, int16_t) I(OP, int32_t)
-ARITH(ADD) ARITH(SUB) ARITH(MUL) ARITH(MAX) ARITH(MIN) ARITH(ADDS) ARITH(MULS) ARITH(MAXS) ARITH(MINS)
-FH(DIV) FH(FUSED_MUL_ADD) FH(FUSED_MUL_ADD_RELU) FH(LEAKY_RELU)
-FH(ADD_RELU) I(ADD_RELU, int16_t) FH(SUB_RELU) I(SUB_RELU, int16_t)
-I(AND, int16_t) I(AND, uint16_t) I(OR, int16_t) I(OR, uint16_t) I(NOT, int16_t) I(NOT, uint16_t)
+ARITH(ADD)
+ARITH(SUB) ARITH(MUL) ARITH(MAX) ARITH(MIN) ARITH(ADDS) ARITH(MULS) ARITH(MAXS) ARITH(MINS) FH(DIV)
+    FH(FUSED_MUL_ADD) FH(FUSED_MUL_ADD_RELU) FH(LEAKY_RELU) FH(ADD_RELU) I(ADD_RELU, int16_t) FH(SUB_RELU)
+        I(SUB_RELU, int16_t) I(AND, int16_t) I(AND, uint16_t) I(OR, int16_t) I(OR, uint16_t) I(NOT, int16_t)
+            I(NOT, uint16_t)
 #define SHIFT(OP) I(OP, int16_t) I(OP, uint16_t) I(OP, int32_t) I(OP, uint32_t)
-SHIFT(SHIFT_LEFT) SHIFT(SHIFT_RIGHT)
-FH(EXP) FH(LN) FH(ABS) FH(SQRT) FH(RSQRT) FH(RECIPROCAL) FH(RELU) I(RELU, int32_t)
-FH(TANH) FH(ERF) FH(ERFC) FH(SIN) FH(COS) FH(TAN) FH(ASIN) FH(ACOS) FH(ATAN) FH(SINH) FH(COSH) FH(ASINH) FH(ACOSH)
-FH(ATANH) FH(LOG2) FH(LOG10) FH(SIGMOID) FH(SIGN) FH(FRAC) FH(SILU) FH(FLOOR) FH(CEIL) FH(ROUND) FH(TRUNC) FH(RINT)
-FH(POWER) I(POWER, int32_t) FH(FMOD)
+                SHIFT(SHIFT_LEFT) SHIFT(SHIFT_RIGHT) FH(EXP) FH(LN) FH(ABS) FH(SQRT) FH(RSQRT) FH(RECIPROCAL)
+                    FH(RELU) I(RELU, int32_t) FH(TANH) FH(ERF) FH(ERFC) FH(SIN) FH(COS) FH(TAN) FH(ASIN)
+                        FH(ACOS) FH(ATAN) FH(SINH) FH(COSH) FH(ASINH) FH(ACOSH) FH(ATANH) FH(LOG2) FH(LOG10)
+                            FH(SIGMOID) FH(SIGN) FH(FRAC) FH(SILU) FH(FLOOR) FH(CEIL) FH(ROUND) FH(TRUNC)
+                                FH(RINT) FH(POWER) I(POWER, int32_t) FH(FMOD)
 #undef I
 
-template <class D, class S>
-void MulAddDst(void* dst, const void* a, const void* b, uint32_t n)
+                                    template <class D, class S>
+                                    void MulAddDst(void* dst, const void* a, const void* b, uint32_t n)
 {
     D* d = static_cast<D*>(dst);
     for (uint32_t i = 0; i < n; ++i) {
-        const float p = static_cast<float>(static_cast<const S*>(a)[i]) * static_cast<float>(static_cast<const S*>(b)[i]);
+        const float p =
+            static_cast<float>(static_cast<const S*>(a)[i]) * static_cast<float>(static_cast<const S*>(b)[i]);
         d[i] = static_cast<D>(static_cast<float>(d[i]) + p);
     }
 }
@@ -272,14 +283,15 @@ void Axpy(void* dst, const void* a, const void* b, uint32_t n)
         d[i] = static_cast<D>(static_cast<float>(d[i]) + static_cast<float>(static_cast<const S*>(a)[i]) * s);
     }
 }
-#define I(D, S)                                                             \
+#define I(D, S)                                                               \
     template void MulAddDst<D, S>(void*, const void*, const void*, uint32_t); \
     template void Axpy<D, S>(void*, const void*, const void*, uint32_t);
-I(float, float) I(half, half) I(float, half)
+I(float, float)
+I(half, half) I(float, half)
 #undef I
 
-template <class T>
-void Fill(void* dst, T value, uint32_t n)
+    template <class T>
+    void Fill(void* dst, T value, uint32_t n)
 {
     T* d = static_cast<T*>(dst);
     for (uint32_t i = 0; i < n; ++i) {
@@ -295,17 +307,23 @@ void Iota(void* dst, T first, T step, uint32_t n)
     }
 }
 #define I(T) template void Fill<T>(void*, T, uint32_t);
-I(int16_t) I(uint16_t) I(half) I(bfloat16_t) I(int32_t) I(uint32_t) I(float)
+I(int16_t)
+I(uint16_t) I(half) I(bfloat16_t) I(int32_t) I(uint32_t) I(float)
 #undef I
 #define I(T) template void Iota<T>(void*, T, T, uint32_t);
-I(int16_t) I(half) I(int32_t) I(float)
+    I(int16_t) I(half) I(int32_t) I(float)
 #undef I
 
-template <AscendC::CMPMODE M, class T>
-inline bool Holds(T a, T b)
+        template <AscendC::CMPMODE M, class T>
+        inline bool Holds(T a, T b)
 {
     using C = AscendC::CMPMODE;
-    return M == C::LT ? a < b : M == C::GT ? a > b : M == C::EQ ? a == b : M == C::LE ? a <= b : M == C::GE ? a >= b : a != b;
+    return M == C::LT   ? a < b
+           : M == C::GT ? a > b
+           : M == C::EQ ? a == b
+           : M == C::LE ? a <= b
+           : M == C::GE ? a >= b
+                        : a != b;
 }
 // A lane as the comparison sees it.
 inline float Wide(half h) { return h; }
@@ -348,15 +366,17 @@ void SelectBits(void* dst, const uint8_t* bits, const void* a, const void* b, bo
         d[i] = (bits[i / 8] >> (i % 8) & 1) != 0 ? pa[i] : pb[i * s];
     }
 }
-#define I(T) template void CompareBits<T>(uint8_t*, const void*, const void*, bool, AscendC::CMPMODE, uint32_t);
-I(half) I(float) I(int32_t)
+#define I(T) \
+    template void CompareBits<T>(uint8_t*, const void*, const void*, bool, AscendC::CMPMODE, uint32_t);
+I(half)
+I(float) I(int32_t)
 #undef I
 #define I(T) template void SelectBits<T>(void*, const uint8_t*, const void*, const void*, bool, uint32_t);
-I(half) I(float)
+    I(half) I(float)
 #undef I
 
-template <AscendC::CMPMODE M>
-static void Floats01(float* dst, const float* a, const float* b, bool scalar, uint32_t n)
+        template <AscendC::CMPMODE M>
+        static void Floats01(float* dst, const float* a, const float* b, bool scalar, uint32_t n)
 {
     if (scalar) {
         const float s = *b;
@@ -424,7 +444,8 @@ template half TreeSum<half>(const half*, uint32_t);
 template float Extreme<float>(const float*, uint32_t, bool, uint32_t*);
 template half Extreme<half>(const half*, uint32_t, bool, uint32_t*);
 
-void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride, int64_t srcStride)
+void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
+              int64_t srcStride)
 {
     uint8_t* d = static_cast<uint8_t*>(dst);
     const uint8_t* s = static_cast<const uint8_t*>(src);

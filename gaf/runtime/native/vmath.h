@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions without branches, so that the compiler vectorises loops over them; errors in units of last place.
+// Elementary functions without branches, so that the compiler vectorises loops over them; errors in units of
+// last place.
 //
-// Polynomials are Taylor series or our own minimax fits (weighted least squares on Chebyshev nodes in double).
-// MADD is a fused multiply-add where the processor has one: results may differ between processors in the last place.
+// Polynomials are Taylor series or our own minimax fits (weighted least squares on Chebyshev nodes in
+// double). MADD is a fused multiply-add where the processor has one: results may differ between processors in
+// the last place.
 #ifndef GAF_NATIVE_VMATH_H
 #define GAF_NATIVE_VMATH_H
 
@@ -49,7 +51,7 @@ inline double AsDouble(int64_t i)
 }
 
 constexpr float LOG2E = 1.44269504088896341f;
-constexpr float LN2_HI = 0.693359375f;           // 9 bits: n * LN2_HI is exact
+constexpr float LN2_HI = 0.693359375f;  // 9 bits: n * LN2_HI is exact
 constexpr float LN2_LO = -2.12194440054690583e-4f;
 
 // e^r - 1 for |r| <= ln(2)/2: r + r^2 (1/2 + r/6 + ...), Taylor to r^7.
@@ -73,7 +75,8 @@ inline float Exp(float x)
     float r = Madd(n, -LN2_HI, c);
     r = Madd(n, -LN2_LO, r);
     const float p = ExpTail(r) + 1.0f;
-    const int32_t k = static_cast<int32_t>(n), k1 = k >> 1, k2 = k - k1;  // two steps: results may be subnormal
+    const int32_t k = static_cast<int32_t>(n), k1 = k >> 1,
+                  k2 = k - k1;  // two steps: results may be subnormal
     return p * AsFloat((k1 + 127) << 23) * AsFloat((k2 + 127) << 23);
 }
 
@@ -113,8 +116,11 @@ inline float Log(float x)
 inline double LogD(double x)
 {
     const int64_t bits = AsInt64(x) - 0x3fe6a09e667f3bcdll;
-    // The exponent as a double without an int64 conversion: add it to the bits of 2^52.
-    const double k = AsDouble((bits >> 52) + 0x4330000000000000ll + 2048) - (4503599627370496.0 + 2048.0);
+    // The exponent as a double without signed shift or int64 conversion: made positive, then added to the
+    // bits of 2^52.
+    const uint64_t up = (static_cast<uint64_t>(bits) + 0x4000000000000000ull) >> 52;
+    const double k =
+        AsDouble(static_cast<int64_t>(up) + 0x4330000000000000ll) - (4503599627370496.0 + 1024.0);
     const double f = AsDouble((bits & 0xfffffffffffffll) + 0x3fe6a09e667f3bcdll) - 1.0;
     const double s = f / (2.0 + f), z = s * s;
     double t = 2.0 / 19;

@@ -26,9 +26,21 @@ if TYPE_CHECKING:
     from gaf.report.model import Report
 
 MODEL, MANIFEST = "optimized_model.onnx", "ir/bundle.json"
-ENTRIES = frozenset({
-    MODEL, f"{MODEL}.data", "report.json", "report.html", "report.txt", "ir", "kernels", "host", "verify", "CMakeLists.txt", "README.md",
-})  # fmt: skip
+ENTRIES = frozenset(
+    {
+        MODEL,
+        f"{MODEL}.data",
+        "report.json",
+        "report.html",
+        "report.txt",
+        "ir",
+        "kernels",
+        "host",
+        "verify",
+        "CMakeLists.txt",
+        "README.md",
+    }
+)
 """What gaf writes at the top; anything else in the folder belongs to the user and stays."""
 
 SCHEMA = 1
@@ -44,9 +56,11 @@ class Workspace:
         self.target = target
         if target.exists() and not _replaceable(target):
             raise InvalidInputError(
-                "this exists and is not a folder that gaf wrote", where=str(target), expected="a new or empty folder",
+                "this exists and is not a folder that gaf wrote",
+                where=str(target),
+                expected="a new or empty folder",
                 hint="choose another folder with -o, or empty this one",
-            )  # fmt: skip
+            )
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             self.folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
@@ -113,8 +127,13 @@ def _umask() -> int:
 
 
 def _cannot_write(target: Path, error: OSError) -> InvalidInputError:
+    what = (
+        "a parent of it is a file"
+        if isinstance(error, FileExistsError | NotADirectoryError)
+        else error.strerror
+    )
     return InvalidInputError(
-        f"can't write: {error.strerror}", where=str(target), hint="choose a folder that you may write with -o"
+        f"can't write: {what}", where=str(target), hint="choose a folder that you may write with -o"
     )
 
 
@@ -129,15 +148,19 @@ def write_model(fused: FusedModel, space: Workspace) -> None:
 
     export_model(fused.model, space.folder / MODEL)
     kernels = sorted(fused.kernels, key=lambda k: k.name)
-    space.write({
-        "ir/graph.mlir": module_text(fused.source_model.module, locations=True),
-        "ir/fused.mlir": module_text(fused.model.module, locations=True),
-        "ir/tile.mlir": module_text(ModuleOp([k.tile.clone() for k in kernels])),
-        "ir/ascendc.mlir": module_text(ModuleOp([k.ascendc.clone() for k in kernels])),
-        MANIFEST: json_text(_manifest(fused, space.folder / MODEL)),
-    })  # fmt: skip
+    space.write(
+        {
+            "ir/graph.mlir": module_text(fused.source_model.module, locations=True),
+            "ir/fused.mlir": module_text(fused.model.module, locations=True),
+            "ir/tile.mlir": module_text(ModuleOp([k.tile.clone() for k in kernels])),
+            "ir/ascendc.mlir": module_text(ModuleOp([k.ascendc.clone() for k in kernels])),
+            MANIFEST: json_text(_manifest(fused, space.folder / MODEL)),
+        }
+    )
     files = project_files([k.ascendc for k in kernels], chip(fused.config.target).soc_version)
-    files["README.md"] = _README.format(name=fused.source_model.name, kernels=files["README.md"].partition("\n")[2].strip())
+    files["README.md"] = _README.format(
+        name=fused.source_model.name, kernels=files["README.md"].partition("\n")[2].strip()
+    )
     space.write(files)
 
 
@@ -145,9 +168,13 @@ def write_report(report: Report, sources: Mapping[str, str], space: Workspace) -
     """`report.json`, `report.html` and `report.txt`."""
     from gaf.report.html import report_html
 
-    space.write({
-        "report.json": json_text(report.to_json()), "report.html": report_html(report, sources), "report.txt": str(report),
-    })  # fmt: skip
+    space.write(
+        {
+            "report.json": json_text(report.to_json()),
+            "report.html": report_html(report, sources),
+            "report.txt": str(report),
+        }
+    )
 
 
 def module_text(module: ModuleOp, locations: bool = False) -> str:
@@ -167,11 +194,19 @@ def _manifest(fused: FusedModel, onnx_file: Path) -> dict[str, Any]:
 
     model = fused.source_model
     return {
-        "schema": SCHEMA, "gaf": __version__, "name": model.name, "source": Path(model.source).name, "opset": model.opset,
-        "num_source_ops": model.num_source_ops, "target": fused.config.target, "numerics": fused.config.numerics,
-        "kernels": [{"name": k.name, "kind": k.kind, "members": k.members, "uses": k.uses} for k in fused.kernels],
+        "schema": SCHEMA,
+        "gaf": __version__,
+        "name": model.name,
+        "source": Path(model.source).name,
+        "opset": model.opset,
+        "num_source_ops": model.num_source_ops,
+        "target": fused.config.target,
+        "numerics": fused.config.numerics,
+        "kernels": [
+            {"name": k.name, "kind": k.kind, "members": k.members, "uses": k.uses} for k in fused.kernels
+        ],
         "weights": _initializers(fused.model, onnx_file),
-    }  # fmt: skip
+    }
 
 
 def _initializers(model: Model, onnx_file: Path) -> dict[str, str]:
@@ -226,20 +261,27 @@ def read_bundle(folder: str | Path) -> FusedModel:
     try:
         manifest = json.loads((root / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InvalidInputError("this is not a folder that `gaf fuse` wrote", where=str(root), got=f"no {MANIFEST}") from None
+        raise InvalidInputError(
+            "this is not a folder that `gaf fuse` wrote", where=str(root), got=f"no {MANIFEST}"
+        ) from None
     except (OSError, ValueError) as error:
         raise _damaged(root / MANIFEST, error) from None
     if manifest.get("schema") != SCHEMA:
         raise InvalidInputError(
-            "the folder was written by another version of gaf", where=str(root), expected=f"schema {SCHEMA}",
-            got=manifest.get("schema"), hint="run `gaf fuse` again",
-        )  # fmt: skip
+            "the folder was written by another version of gaf",
+            where=str(root),
+            expected=f"schema {SCHEMA}",
+            got=manifest.get("schema"),
+            hint="run `gaf fuse` again",
+        )
     try:
         return _read(root, manifest)
     except KeyError as error:
         raise _damaged(root, error) from None
     except OSError as error:
-        raise InvalidInputError(f"can't be read: {error.strerror}", where=str(error.filename or root), hint="run `gaf fuse` again") from None
+        raise InvalidInputError(
+            f"can't be read: {error.strerror}", where=str(error.filename or root), hint="run `gaf fuse` again"
+        ) from None
 
 
 def _read(root: Path, manifest: dict[str, Any]) -> FusedModel:
@@ -253,7 +295,8 @@ def _read(root: Path, manifest: dict[str, Any]) -> FusedModel:
     proto = read_model(root / MODEL)
     tensors = {t.name: t for t in proto.graph.initializer}
     weights = {
-        name: tensor_array(tensors[initializer], str(root / MODEL), root) for name, initializer in manifest["weights"].items()
+        name: tensor_array(tensors[initializer], str(root / MODEL), root)
+        for name, initializer in manifest["weights"].items()
     }
     module = _parse(root / "ir/fused.mlir")
     tiles = {op.sym_name.data: op for op in _parse(root / "ir/tile.mlir").body.block.ops}  # type: ignore[attr-defined]
@@ -262,11 +305,25 @@ def _read(root: Path, manifest: dict[str, Any]) -> FusedModel:
     for entry in manifest["kernels"]:
         name = entry["name"]
         source = (root / "kernels" / f"{name}.cpp").read_text(encoding="utf-8")
-        kernels.append(Kernel(
-            name, entry["kind"], source, entry["members"], HostTiling(programs[name]), tiles[name], programs[name], entry["uses"],
-        ))  # fmt: skip
+        kernels.append(
+            Kernel(
+                name,
+                entry["kind"],
+                source,
+                entry["members"],
+                HostTiling(programs[name]),
+                tiles[name],
+                programs[name],
+                entry["uses"],
+            )
+        )
     model = Model(
-        module, WeightStore(weights), manifest["name"], manifest["source"], manifest["opset"], manifest["num_source_ops"]
+        module,
+        WeightStore(weights),
+        manifest["name"],
+        manifest["source"],
+        manifest["opset"],
+        manifest["num_source_ops"],
     )
     config = FusionConfig(target=manifest["target"], numerics=manifest["numerics"])
     return FusedModel(model, model, config, kernels, [])
@@ -297,6 +354,7 @@ def _parse(path: Path) -> ModuleOp:
 def _damaged(path: Path, error: BaseException) -> InvalidInputError:
     what = (getattr(error, "msg", None) or str(error)).strip().splitlines()
     return InvalidInputError(
-        f"the folder of the fused model is damaged: {what[0] if what else type(error).__name__}", where=str(path),
+        f"the folder of the fused model is damaged: {what[0] if what else type(error).__name__}",
+        where=str(path),
         hint="run `gaf fuse` again",
     )

@@ -15,14 +15,33 @@ from pathlib import Path
 from gaf.errors import EXIT_COMPILER, EXIT_OK, InvalidInputError
 from gaf.tools.cli.common import Output
 
-DEFINES = ("__CCE_AICORE__=220", "__DAV_C220__", "__CCE_KT_TEST__=1", "ASCENDC_CPU_DEBUG=1", "ASCENDC_DEBUG=1")
+DEFINES = (
+    "__CCE_AICORE__=220",
+    "__DAV_C220__",
+    "__CCE_KT_TEST__=1",
+    "ASCENDC_CPU_DEBUG=1",
+    "ASCENDC_DEBUG=1",
+)
 """The toolkit's CPU-debug mode for the 910B, in which a host compiler reads its headers."""
 
 SUBFOLDERS = {
     "stub_fun.h": (".",),
-    "kernel_operator.h": (".", "impl", "interface", "..", "../highlevel_api", "../highlevel_api/lib", "../highlevel_api/impl",
-                          "../highlevel_api/lib/matmul", "../..", "../../../include", "../adv_api", "../utils", "../basic_api"),
-}  # fmt: skip
+    "kernel_operator.h": (
+        ".",
+        "impl",
+        "interface",
+        "..",
+        "../highlevel_api",
+        "../highlevel_api/lib",
+        "../highlevel_api/impl",
+        "../highlevel_api/lib/matmul",
+        "../..",
+        "../../../include",
+        "../adv_api",
+        "../utils",
+        "../basic_api",
+    ),
+}
 """Include folders relative to the folder of each header; layouts of CANN 8 and 9."""
 
 
@@ -38,10 +57,14 @@ class Checked:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a folder that `gaf fuse` wrote")
     parser.add_argument(
-        "--cann", metavar="PATH", default=os.environ.get("ASCEND_HOME_PATH"),
+        "--cann",
+        metavar="PATH",
+        default=os.environ.get("ASCEND_HOME_PATH"),
         help="where the toolkit is installed or unpacked (default: $ASCEND_HOME_PATH)",
-    )  # fmt: skip
-    parser.add_argument("--jobs", type=int, metavar="N", default=os.cpu_count() or 1, help="compilers at a time")
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", default=os.cpu_count() or 1, help="compilers at a time"
+    )
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
@@ -52,10 +75,16 @@ def run(args: argparse.Namespace, out: Output) -> int:
         raise InvalidInputError("no toolkit is named", hint="--cann PATH, or set ASCEND_HOME_PATH")
     kernels = sorted(Path(args.folder, "kernels").glob("*.cpp"))
     if not kernels:
-        raise InvalidInputError("there are no kernels", where=args.folder, expected="a folder that `gaf fuse` wrote")
+        raise InvalidInputError(
+            "there are no kernels", where=args.folder, expected="a folder that `gaf fuse` wrote"
+        )
     includes = include_folders(Path(args.cann))
     command = [*require_compiler().command, "-std=c++17", "-fsyntax-only", "-w", *(f"-D{d}" for d in DEFINES)]
-    with out.phase("type-check"), out.progress("type-check") as show, tempfile.TemporaryDirectory() as scratch:
+    with (
+        out.phase("type-check"),
+        out.progress("type-check") as show,
+        tempfile.TemporaryDirectory() as scratch,
+    ):
         flags = [*_precompiled(command, includes, Path(scratch)), *(f"-I{folder}" for folder in includes)]
         checked: list[Checked] = []
         with ThreadPoolExecutor(max(1, args.jobs)) as pool:
@@ -63,11 +92,20 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 checked.append(result)
                 show(result.name, len(checked), len(kernels))
     bad = [c for c in checked if c.errors]
-    lines = [f"{c.name}: {'ok' if not c.errors else 'FAILED'}" + "".join(f"\n    {e}" for e in c.errors[:5]) for c in checked]
+    lines = [
+        f"{c.name}: {'ok' if not c.errors else 'FAILED'}" + "".join(f"\n    {e}" for e in c.errors[:5])
+        for c in checked
+    ]
     lines.append(f"{len(checked) - len(bad)} of {len(checked)} kernels type-check against {args.cann}")
-    out.result("\n".join(lines), {
-        "command": "check", "ok": not bad, "cann": args.cann, "kernels": {c.name: c.errors for c in checked},
-    })  # fmt: skip
+    out.result(
+        "\n".join(lines),
+        {
+            "command": "check",
+            "ok": not bad,
+            "cann": args.cann,
+            "kernels": {c.name: c.errors for c in checked},
+        },
+    )
     return EXIT_COMPILER if bad else EXIT_OK
 
 
@@ -80,9 +118,11 @@ def include_folders(toolkit: Path) -> list[Path]:
         places = sorted(toolkit.rglob(header), key=lambda p: (len(p.parts), str(p)))
         if not places:
             raise InvalidInputError(
-                f"the toolkit's header {header} isn't there", where=str(toolkit), expected="an installed or unpacked CANN toolkit",
+                f"the toolkit's header {header} isn't there",
+                where=str(toolkit),
+                expected="an installed or unpacked CANN toolkit",
                 hint="unpack the toolkit's .run file with --noexec --extract=FOLDER",
-            )  # fmt: skip
+            )
         for subfolder in subfolders:
             folder = (places[0].parent / subfolder).resolve()
             if folder.is_dir():
@@ -96,14 +136,17 @@ def _precompiled(command: Sequence[str], includes: Sequence[Path], scratch: Path
     header.write_text('#include "kernel_operator.h"\n')
     line = [c for c in command if c != "-fsyntax-only"]
     made = subprocess.run(
-        [*line, *(f"-I{f}" for f in includes), "-x", "c++-header", str(header), "-o", f"{header}.gch"], capture_output=True
+        [*line, *(f"-I{f}" for f in includes), "-x", "c++-header", str(header), "-o", f"{header}.gch"],
+        capture_output=True,
     )
     if made.returncode == 0:
         yield from ("-include", str(header))
 
 
 def _check(command: Sequence[str], path: Path) -> Checked:
-    done = subprocess.run([*command, f"-I{path.parent}", str(path)], capture_output=True, text=True, errors="replace")
+    done = subprocess.run(
+        [*command, f"-I{path.parent}", str(path)], capture_output=True, text=True, errors="replace"
+    )
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     if done.returncode and not errors:
         errors = done.stderr.splitlines()[:5] or [f"the compiler ended with exit code {done.returncode}"]

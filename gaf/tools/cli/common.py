@@ -82,9 +82,12 @@ def _bar(name: str) -> Iterator[Progress]:
     from rich.progress import Progress as RichProgress
 
     columns = (
-        TextColumn("gaf: {task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("gaf: {task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
         TextColumn("{task.fields[item]}", markup=False),
-    )  # fmt: skip
+    )
     with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(name, total=None, item="")
 
@@ -123,22 +126,33 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """The model and how it is fused."""
     parser.add_argument("model", help="the model: an .onnx file, or .mlir of the graph level")
     parser.add_argument(
-        "--input-shape", metavar="NAME:DIM,...", action="append", default=[],
+        "--input-shape",
+        metavar="NAME:DIM,...",
+        action="append",
+        default=[],
         help="fix dims of an input, e.g. x:1,S,768: numbers, names for variable dims, ? for the model's own; repeatable",
-    )  # fmt: skip
+    )
     parser.add_argument("--target", default=FusionConfig.target, help="chip (default %(default)s)")
     parser.add_argument(
-        "--numerics", default=FusionConfig.numerics, choices=("fast", "strict"),
+        "--numerics",
+        default=FusionConfig.numerics,
+        choices=("fast", "strict"),
         help="fast: fp16 and bf16 chains compute in fp32; strict: rounded after every op, as unfused (default %(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--max-fusion-depth", type=int, metavar="N", help="most matmuls and reductions in a row in one kernel")
+    )
+    parser.add_argument(
+        "--max-fusion-depth", type=int, metavar="N", help="most matmuls and reductions in a row in one kernel"
+    )
     parser.add_argument("--no-autofuse", action="store_true", help="every op its own kernel, to compare with")
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """`--engine` and `--jobs`."""
-    parser.add_argument("--engine", default="auto", choices=("auto", "host", "check", "interpreter"), help=ENGINE_HELP)
-    parser.add_argument("--jobs", type=_positive, metavar="N", help="kernels built at a time (default: one a processor)")
+    parser.add_argument(
+        "--engine", default="auto", choices=("auto", "host", "check", "interpreter"), help=ENGINE_HELP
+    )
+    parser.add_argument(
+        "--jobs", type=_positive, metavar="N", help="kernels built at a time (default: one a processor)"
+    )
 
 
 def _positive(text: str) -> int:
@@ -157,9 +171,11 @@ def config_of(args: argparse.Namespace) -> FusionConfig:
 
     chip(args.target)
     return FusionConfig(
-        target=args.target, numerics=args.numerics, max_fusion_depth=args.max_fusion_depth,
+        target=args.target,
+        numerics=args.numerics,
+        max_fusion_depth=args.max_fusion_depth,
         enable_autofuse=not args.no_autofuse,
-    )  # fmt: skip
+    )
 
 
 def load(args: argparse.Namespace) -> Model:
@@ -216,18 +232,26 @@ def load_arrays(path: str) -> dict[str, np.ndarray]:
     import ml_dtypes
 
     try:
-        with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                raise InvalidInputError(
-                    "this is one array, without a name", where=path, expected="an .npz file with an array for each input",
-                    hint="numpy.savez(path, name=array)",
-                )  # fmt: skip
+        file = np.load(path, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise InvalidInputError(
+                "this is one array, without a name",
+                where=path,
+                expected="an .npz file with an array for each input",
+                hint="numpy.savez(path, name=array)",
+            )
+        with file:
             arrays = {name: file[name] for name in file.files}
+    except InvalidInputError:
+        raise
     except FileNotFoundError:
-        raise InvalidInputError("there is no such file", where=path, expected="an .npz file with the inputs") from None
+        raise InvalidInputError(
+            "there is no such file", where=path, expected="an .npz file with the inputs"
+        ) from None
     except (OSError, ValueError, EOFError, KeyError) as error:
         raise InvalidInputError(
-            f"this is not an .npz file of plain arrays: {_first_line(error)}", where=path,
+            f"this is not an .npz file of plain arrays: {_first_line(error)}",
+            where=path,
             hint="write it with numpy.savez(path, name=array, ...)",
         ) from None
     except Exception as error:  # zipfile.BadZipFile, zlib.error
@@ -264,7 +288,9 @@ def _narrowed(array: np.ndarray, dtype: dt.DType, name: str, path: str) -> np.nd
     narrow = array.astype(dtype.numpy) if dtype.is_int else array
     if dtype.is_int and array.dtype == np.int64 and np.array_equal(narrow, array):
         return narrow
-    raise InvalidInputError(f"input '{name}' has the wrong element type", where=path, expected=str(dtype), got=str(array.dtype))
+    raise InvalidInputError(
+        f"input '{name}' has the wrong element type", where=path, expected=str(dtype), got=str(array.dtype)
+    )
 
 
 def _first_line(error: BaseException) -> str:

@@ -29,10 +29,16 @@ def run(args: argparse.Namespace, out: Output) -> int:
     steps, decisions = report.steps, report.decisions
     if args.op is not None:
         steps, decisions = select(report, args.op)
-    out.result("\n".join(_text(report, steps, decisions, args.op)), {
-        "command": "explain", "op": args.op, "figures": report.figures(), "steps": [_step(s, report) for s in steps],
-        "decisions": [vars(d) for d in decisions],
-    })  # fmt: skip
+    out.result(
+        "\n".join(_text(report, steps, decisions, args.op)),
+        {
+            "command": "explain",
+            "op": args.op,
+            "figures": report.figures(),
+            "steps": [_step(s, report) for s in steps],
+            "decisions": [vars(d) for d in decisions],
+        },
+    )
     return EXIT_OK
 
 
@@ -49,9 +55,12 @@ def select(report: Report, name: str) -> tuple[list[LaunchReport], list[Decision
     if not wanted:
         near = get_close_matches(name, sorted(everything), n=3, cutoff=0.4)
         raise InvalidInputError(
-            f"no node that computes something is called '{name}'", where=report.source,
-            hint=f"similar names: {', '.join(near)}" if near else "constants and plain views have no kernel of their own",
-        )  # fmt: skip
+            f"no node that computes something is called '{name}'",
+            where=report.source,
+            hint=f"similar names: {', '.join(near)}"
+            if near
+            else "constants and plain views have no kernel of their own",
+        )
     steps = [s for s in report.steps if wanted & set(s.members)]
     decisions = [d for d in report.decisions if wanted & {*names_in(d.producer), *names_in(d.consumer)}]
     return steps, decisions
@@ -64,19 +73,27 @@ def _reason(step: LaunchReport, report: Report) -> str:
 def _step(step: LaunchReport, report: Report) -> dict[str, Any]:
     kind = next((k.kind for k in report.kernel_list if k.name == step.kernel), None)
     return {
-        "kernel": step.kernel, "kind": kind, "pattern": step.pattern, "members": step.members, "bytes": step.bytes,
+        "kernel": step.kernel,
+        "kind": kind,
+        "pattern": step.pattern,
+        "members": step.members,
+        "bytes": step.bytes,
         "host_reason": _reason(step, report) or None,
-    }  # fmt: skip
+    }
 
 
-def _text(report: Report, steps: list[LaunchReport], decisions: list[DecisionReport], op: str | None) -> list[str]:
+def _text(
+    report: Report, steps: list[LaunchReport], decisions: list[DecisionReport], op: str | None
+) -> list[str]:
     kinds = {k.name: k.kind for k in report.kernel_list}
     lines = [] if op is not None else [*figures_text(report), ""]
     for step in steps:
         if step.kernel is None:
             lines.append(f"on the host: {step.pattern} ({step.label}): {_reason(step, report)}")
         else:
-            lines.append(f"kernel {step.kernel} ({kinds[step.kernel]}, {bytes_text(step.bytes)}): {step.pattern}")
+            lines.append(
+                f"kernel {step.kernel} ({kinds[step.kernel]}, {bytes_text(step.bytes)}): {step.pattern}"
+            )
             lines.append(f"    nodes: {', '.join(step.members)}")
     joined = [d for d in decisions if d.fused]
     apart = [d for d in decisions if not d.fused]

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
-    parser.add_argument("-o", "--output", default="out", metavar="FOLDER", help="where to write (default %(default)s)")
+    parser.add_argument(
+        "-o", "--output", default="out", metavar="FOLDER", help="where to write (default %(default)s)"
+    )
     parser.add_argument("--inputs", metavar="FILE.npz", help="inputs for verification (default: random ones)")
     parser.add_argument("--no-verify", action="store_true", help="neither build nor run the kernels")
     add_engine_options(parser)
@@ -79,27 +81,32 @@ def verify(
 
 
 def write(
-    fused: FusedModel, inputs: dict[str, np.ndarray] | None, verifications: list[Verification], space: bundle.Workspace,
+    fused: FusedModel,
+    inputs: dict[str, np.ndarray] | None,
+    verifications: list[Verification],
+    space: bundle.Workspace,
     out: Output,
-) -> Report:  # fmt: skip
+) -> Report:
     """Fill the new folder; returns the report."""
     from gaf.dialects.graph.model import bind_symbols
     from gaf.report.model import build_report, verification_json
-    from gaf.report.text import log_fusions
 
     source = fused.source_model
     symbols = None
     if inputs is not None:
-        symbols = bind_symbols(source.input_names, source.input_types, [inputs[n] for n in source.input_names])
+        symbols = bind_symbols(
+            source.input_names, source.input_types, [inputs[n] for n in source.input_names]
+        )
     with out.phase("write"):
         report = build_report(fused, worst(verifications), symbols)
-        log_fusions(report)
         bundle.write_model(fused, space)
         bundle.write_report(report, {k.name: k.source for k in fused.kernels}, space)
         if inputs is not None and verifications:
             space.write_arrays("verify/inputs.npz", inputs)
             space.write_arrays("verify/outputs.npz", fused.run(inputs, verifications[0].engine))
-            space.write({"verify/verification.json": bundle.json_text([verification_json(v) for v in verifications])})
+            space.write(
+                {"verify/verification.json": bundle.json_text([verification_json(v) for v in verifications])}
+            )
     return report
 
 
@@ -128,10 +135,17 @@ def _data(report: Report, verifications: list[Verification], folder: str) -> dic
     from gaf.report.model import verification_json
 
     return {
-        "command": "fuse", "output": folder, "ok": all(v.ok for v in verifications), "figures": report.figures(),
-        "fusions": report.fusions, "host": [{"op": h.op, "count": h.count, "reason": h.reason} for h in report.host],
+        "command": "fuse",
+        "output": folder,
+        "ok": all(v.ok for v in verifications),
+        "figures": report.figures(),
+        "fusions": report.fusions,
+        "host": [{"op": h.op, "count": h.count, "reason": h.reason} for h in report.host],
         "verified": [
-            {key: found[key] for key in ("engine", "ok", "max_error", "max_kernel_error", "outputs", "violations")}
+            {
+                key: found[key]
+                for key in ("engine", "ok", "max_error", "max_kernel_error", "outputs", "violations")
+            }
             for found in map(verification_json, verifications)
         ],
-    }  # fmt: skip
+    }

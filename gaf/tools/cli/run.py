@@ -62,13 +62,23 @@ def run(args: argparse.Namespace, out: Output) -> int:
         _write(args.output, outputs)
     described = [describe_array(name, array) for name, array in outputs.items()]
     lines = [*output_lines(described), f"engine {engine}, {seconds:.3f} s"]
-    lines += [f"violation: kernel {v['kernel']}, {v.get('node') or 'unknown node'}: {v.get('message')}" for v in violations[:20]]
+    lines += [
+        f"violation: kernel {v['kernel']}, {v.get('node') or 'unknown node'}: {v.get('message')}"
+        for v in violations[:20]
+    ]
     if args.output is not None:
         lines.append(f"outputs written to {args.output}")
-    out.result("\n".join(lines), {
-        "command": "run", "engine": engine, "seconds": round(seconds, 6), "outputs": described, "violations": violations,
-        "output": args.output,
-    })  # fmt: skip
+    out.result(
+        "\n".join(lines),
+        {
+            "command": "run",
+            "engine": engine,
+            "seconds": round(seconds, 6),
+            "outputs": described,
+            "violations": violations,
+            "output": args.output,
+        },
+    )
     return EXIT_MISMATCH if violations else EXIT_OK
 
 

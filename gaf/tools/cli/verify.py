@@ -24,7 +24,6 @@ from gaf.tools.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from gaf.compiler import FusedModel
     from gaf.dialects.graph.model import Model
     from gaf.runtime.verify import Verification
 
@@ -56,7 +55,9 @@ class Step:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     parser.add_argument("--inputs", metavar="FILE.npz", help="inputs to compare on (default: random ones)")
-    parser.add_argument("--bisect", action="store_true", help="run every pass of the graph level and every level below")
+    parser.add_argument(
+        "--bisect", action="store_true", help="run every pass of the graph level and every level below"
+    )
     add_engine_options(parser)
 
 
@@ -110,22 +111,44 @@ def _bisect(args: argparse.Namespace, model: Model, inputs: Mapping[str, np.ndar
                 fill(step, fused.verify(inputs, engine))
         steps.append(step)
     first = next((s for s in steps if not s.ok), None)
-    lines = table(("level", "largest error", "result"), (
-        (s.name, "-" if s.skipped else error_text(s.error), f"not run: {s.skipped}" if s.skipped else "ok" if s.ok else "WRONG")
-        for s in steps
-    ), right=(1,))  # fmt: skip
+    lines = table(
+        ("level", "largest error", "result"),
+        (
+            (
+                s.name,
+                "-" if s.skipped else error_text(s.error),
+                f"not run: {s.skipped}" if s.skipped else "ok" if s.ok else "WRONG",
+            )
+            for s in steps
+        ),
+        right=(1,),
+    )
     if first is None:
         lines.append("every level that ran agrees with float64")
     else:
-        lines += [f"first level that is wrong: {first.name}; suspect: {first.made_by}", *(f"  {f}" for f in first.faults[:10])]
-    out.result("\n".join(lines), {
-        "command": "verify", "ok": first is None,
-        "first_wrong": None if first is None else {"level": first.name, "made_by": first.made_by, "faults": first.faults},
-        "levels": [
-            {"level": s.name, "error": s.error if np.isfinite(s.error) else str(s.error), "ok": s.ok, "skipped": s.skipped or None}
-            for s in steps
-        ],
-    })  # fmt: skip
+        lines += [
+            f"first level that is wrong: {first.name}; suspect: {first.made_by}",
+            *(f"  {f}" for f in first.faults[:10]),
+        ]
+    out.result(
+        "\n".join(lines),
+        {
+            "command": "verify",
+            "ok": first is None,
+            "first_wrong": None
+            if first is None
+            else {"level": first.name, "made_by": first.made_by, "faults": first.faults},
+            "levels": [
+                {
+                    "level": s.name,
+                    "error": s.error if np.isfinite(s.error) else str(s.error),
+                    "ok": s.ok,
+                    "skipped": s.skipped or None,
+                }
+                for s in steps
+            ],
+        },
+    )
     return EXIT_OK if first is None else EXIT_MISMATCH
 
 
@@ -136,11 +159,15 @@ def graph_steps(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Step
     from gaf.passes.registry import parse_passes
 
     reference = run_model(model, inputs, wide=True)
-    yield _outputs_step("imported model", "the importer, or a reference", model, run_model(model, inputs), reference)
+    yield _outputs_step(
+        "imported model", "the importer, or a reference", model, run_model(model, inputs), reference
+    )
     work = model.clone()
     for one in parse_passes(GRAPH_CLEANUP):
         run_pipeline(work.module, [one])
-        step = _outputs_step(f"after {one.name}", f"pass {one.name}", work, run_model(work, inputs, wide=True), reference)
+        step = _outputs_step(
+            f"after {one.name}", f"pass {one.name}", work, run_model(work, inputs, wide=True), reference
+        )
         yield step
         if not step.ok:
             return
@@ -159,7 +186,9 @@ def _outputs_step(
         c = compare(output, got[output].astype(kind.numpy), reference[output], tolerance)
         step.error = max(step.error, c.error)
         if not c.ok:
-            step.faults.append(f"output '{output}': error {c.error:.1e} > {c.tolerance:.1e} {c.note}".rstrip())
+            step.faults.append(
+                f"output '{output}': error {c.error:.1e} > {c.tolerance:.1e} {c.note}".rstrip()
+            )
     return step
 
 
@@ -173,5 +202,10 @@ def fill(step: Step, result: Verification) -> None:
     for c in result.outputs:
         if not c.ok:
             seen.setdefault(f"output '{c.name}'", c)
-    step.faults = [f"{where}: error {c.error:.1e} > {c.tolerance:.1e} {c.note}".rstrip() for where, c in seen.items()]
-    step.faults += [f"kernel {v.get('kernel')}, {v.get('node') or 'unknown node'}: {v.get('message')}" for v in result.violations]
+    step.faults = [
+        f"{where}: error {c.error:.1e} > {c.tolerance:.1e} {c.note}".rstrip() for where, c in seen.items()
+    ]
+    step.faults += [
+        f"kernel {v.get('kernel')}, {v.get('node') or 'unknown node'}: {v.get('message')}"
+        for v in result.violations
+    ]

@@ -313,6 +313,75 @@ def test_load_pads_with_zeros_and_strides() -> None:
     assert np.array_equal(interpret(kb.finish(), {"x": data}, {})["y"], want)
 
 
+def pad_kernel(kind: dt.DType = dt.F16) -> KernelOp:
+    """Rows of 7 of 20 elements, every second block of the unified buffer left out, stored 11 apart."""
+    kb = KernelBuilder("k", "aiv", [("x", kind, "in", [64]), ("y", kind, "out", [3, 11])])
+    block = 32 // kind.bytes
+    xq, yq = kb.init_queue("x", "vecin", 1, 160), kb.init_queue("y", "vecout", 1, 160)
+    room = kb.alloc(xq, kind, "room")
+    kb.call(
+        copy.DataCopyPadInOp,
+        room,
+        kb.arg("x"),
+        src_at=5,
+        bursts=3,
+        length=7,
+        gm_gap=13 * kind.bytes,
+        ub_gap=1,
+    )
+    kb.enque(xq, room)
+    x = kb.deque(xq, kind, "x")
+    y = kb.alloc(yq, kind, "y")
+    kb.call(vector.DuplicateOp, y, scalar=0.0, count=5 * block)
+    for r in range(3):
+        source, target = kb.slice(x, 2 * r * block, block), kb.slice(y, 2 * r * block, block)
+        kb.call(vector.AddsOp, target, source, scalar=1.0, count=block)
+    kb.free(xq, x)
+    kb.enque(yq, y)
+    ready = kb.deque(yq, kind, "ready")
+    for at, length in ((0, 7), (7, 4)):
+        start = kb.slice(ready, 0, 5 * block) if at == 0 else kb.slice(ready, block, 4 * block)
+        bursts = 3 if at == 0 else 2
+        kb.call(
+            copy.DataCopyPadOutOp,
+            kb.arg("y"),
+            start,
+            dst_at=at,
+            bursts=bursts,
+            length=length,
+            gm_gap=(11 - length) * kind.bytes,
+            ub_gap=1,
+        )
+    kb.call(
+        copy.DataCopyPadOutOp,
+        kb.arg("y"),
+        kb.slice(ready, block, block),
+        dst_at=29,
+        bursts=1,
+        length=4,
+        gm_gap=0,
+        ub_gap=0,
+    )
+    kb.free(yq, ready)
+    return kb.finish()
+
+
+def test_raw_copies_have_gaps_on_both_sides() -> None:
+    data = np.arange(64, dtype=np.float16)
+    want = np.zeros((3, 11), np.float16)
+    for r in range(3):
+        want[r, :7] = data[5 + 20 * r : 12 + 20 * r] + 1
+    assert np.array_equal(interpret(pad_kernel(), {"x": data}, {})["y"], want)
+
+
+def test_raw_copies_keep_within_the_limits_of_the_instruction() -> None:
+    kb = KernelBuilder("k", "aiv", [("x", dt.F32, "in", [64])])
+    x = kb.alloc(kb.init_queue("x", "vecin", 1, 1 << 17), dt.F32, "x")
+    kb.call(copy.DataCopyPadInOp, x, kb.arg("x"), src_at=0, bursts=4096, length=1, gm_gap=0, ub_gap=0)
+    with pytest.raises(Exception, match="bursts; expected at most 4095, got 4096"):
+        kb.finish()
+
+
 @pytest.mark.parametrize("kind", [dt.F32, dt.F16, dt.BF16], ids=str)
 @pytest.mark.parametrize("ta", [False, True])
 @pytest.mark.parametrize("tb", [False, True])
@@ -350,6 +419,8 @@ def test_every_call_is_tested() -> None:
         copy.LoadTileOp,
         copy.StoreTileOp,
         copy.GatherTileOp,
+        copy.DataCopyPadInOp,
+        copy.DataCopyPadOutOp,
         rows.CastTileOp,
         cube.MmadRunOp,
     }

@@ -45,7 +45,7 @@ extern "C" __global__ GAF_CORE __aicore__ void bias_gelu(GM_ADDR x, GM_ADDR b, G
     TBuf<TPosition::VECCALC> poolBuf;
     pipe.InitBuffer(poolBuf,
             gaf::RoundUp(gaf::Min(2048, gaf::Max(1, t.tm * gaf::RoundUp(t.N, 8))),
-                    64) * 12 + gaf::RoundUp(t.N, 8) * 4 + t.tm * gaf::RoundUp(t.N, 8) * 8);
+            64) * 12 + gaf::RoundUp(t.N, 8) * 4 + t.tm * gaf::RoundUp(t.N, 8) * 8);
     LocalTensor<float> sum = poolBuf.GetWithOffset<float>(t.tm * gaf::RoundUp(t.N, 8), 0);
     LocalTensor<float> erf = poolBuf.GetWithOffset<float>(t.tm * gaf::RoundUp(t.N, 8),
             t.tm * gaf::RoundUp(t.N, 8) * 4);
@@ -53,7 +53,7 @@ extern "C" __global__ GAF_CORE __aicore__ void bias_gelu(GM_ADDR x, GM_ADDR b, G
             t.tm * gaf::RoundUp(t.N, 8) * 8);
     LocalTensor<uint8_t> tmp = poolBuf.GetWithOffset<uint8_t>(gaf::RoundUp(gaf::Min(2048,
             gaf::Max(1, t.tm * gaf::RoundUp(t.N, 8))), 64) * 12,
-                    gaf::RoundUp(t.N, 8) * 4 + t.tm * gaf::RoundUp(t.N, 8) * 8);
+            gaf::RoundUp(t.N, 8) * 4 + t.tm * gaf::RoundUp(t.N, 8) * 8);
     LocalTensor<half> biasHalfIn = bQueue.AllocTensor<half>();
     gaf::LoadTile(biasHalfIn, bGm, 1, t.N, t.N);
     bQueue.EnQue(biasHalfIn);

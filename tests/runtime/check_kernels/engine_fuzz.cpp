@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random accesses, flags and barriers on two cores, judged by the engine and by a naive model: one record for every
-// byte, and for every pipe the plain set of instructions that are complete (no clocks, no shared states).
+// Random accesses, flags and barriers on two cores, judged by the engine and by a naive model: one record for
+// every byte, and for every pipe the plain set of instructions that are complete (no clocks, no shared
+// states).
 #include <bitset>
 #include <cstdio>
 #include <deque>
@@ -62,7 +63,8 @@ struct Fuzz {
     uint32_t pick(uint32_t n) { return random() % n; }
 
     // Judges one access in the naive model; returns the number of kinds of violation (race, uninitialised).
-    int judge(int c, uint32_t pipe, bool write, bool atomic, std::vector<Byte>& bytes, const std::vector<uint32_t>& at)
+    int judge(int c, uint32_t pipe, bool write, bool atomic, std::vector<Byte>& bytes,
+              const std::vector<uint32_t>& at)
     {
         const Done& known = cores[c].known[pipe];
         auto ordered = [&](int op) { return op < 0 || op == step || known[op]; };
@@ -105,7 +107,8 @@ struct Fuzz {
         return race + empty;
     }
 
-    bool oneAccess(int c, uint32_t pipe, bool write, bool onGm, bool atomic, const char* api, const char* operand)
+    bool oneAccess(int c, uint32_t pipe, bool write, bool onGm, bool atomic, const char* api,
+                   const char* operand)
     {
         std::vector<Byte>& bytes = onGm ? gm : local[c];
         uint32_t size = onGm ? GM_SIZE : UB_SIZE;
@@ -128,12 +131,14 @@ struct Fuzz {
         }
         uint64_t before = violationCount();
         const uint8_t* p = (onGm ? gmMemory.data() : base(c)) + start;
-        access(static_cast<Pipe>(pipe), api, operand, write, p, run, runs, stride, 0, View{}, outer, outerStride);
+        access(static_cast<Pipe>(pipe), api, operand, write, p, run, runs, stride, 0, View{}, outer,
+               outerStride);
         int found = static_cast<int>(violationCount() - before);
         int expected = judge(c, pipe, write, atomic, bytes, at);
         if (found != expected) {
             printf("step %d: core %d pipe %u %s %s [%u + %u x %d x %u]: engine %d, model %d\n", step, c, pipe,
-                   write ? "writes" : "reads", onGm ? "GM" : "local", start, run, stride, runs, found, expected);
+                   write ? "writes" : "reads", onGm ? "GM" : "local", start, run, stride, runs, found,
+                   expected);
             return false;
         }
         return true;
@@ -143,7 +148,8 @@ struct Fuzz {
     {
         static const char* const names[] = {"S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX"};
         // AIV: V inside UB, MTE2 in, MTE3 out, S. AIC: MTE2 in, MTE3 (L1 to GM) out.
-        uint32_t pipe = c == 1 ? (const uint32_t[]){0, 1, 1, 4, 5}[pick(5)] : (const uint32_t[]){4, 5}[pick(2)];
+        uint32_t pipe =
+            c == 1 ? (const uint32_t[]){0, 1, 1, 4, 5}[pick(5)] : (const uint32_t[]){4, 5}[pick(2)];
         bool atomic = pipe == 5 && pick(3) == 0;
         if (c == 1) {
             cores[1].known[0] |= cores[1].issued[0];
@@ -174,7 +180,8 @@ struct Fuzz {
         NaiveCore& core = cores[c];
         switch (pick(4)) {
             case 0: {
-                uint32_t pipe = c == 1 ? (const uint32_t[]){1, 4, 5}[pick(3)] : (const uint32_t[]){4, 5}[pick(2)];
+                uint32_t pipe =
+                    c == 1 ? (const uint32_t[]){1, 4, 5}[pick(3)] : (const uint32_t[]){4, 5}[pick(2)];
                 barrier(static_cast<Pipe>(pipe));
                 core.known[pipe] |= core.issued[pipe];
                 break;
@@ -194,13 +201,15 @@ struct Fuzz {
                 break;
             }
             default: {
-                static const HardEvent aiv[] = {HardEvent::MTE2_V, HardEvent::V_MTE2, HardEvent::V_MTE3,
-                                                HardEvent::MTE3_V, HardEvent::V_S, HardEvent::S_V,
-                                                HardEvent::MTE3_MTE2, HardEvent::MTE2_MTE3, HardEvent::S_MTE3};
+                static const HardEvent aiv[] = {
+                    HardEvent::MTE2_V,    HardEvent::V_MTE2,    HardEvent::V_MTE3,
+                    HardEvent::MTE3_V,    HardEvent::V_S,       HardEvent::S_V,
+                    HardEvent::MTE3_MTE2, HardEvent::MTE2_MTE3, HardEvent::S_MTE3};
                 static const HardEvent aic[] = {HardEvent::MTE3_MTE2, HardEvent::MTE2_MTE3};
                 HardEvent event = c == 1 ? aiv[pick(9)] : aic[pick(2)];
                 uint32_t slot = static_cast<uint32_t>(event);
-                uint32_t src = static_cast<uint32_t>(PipesOf(event).src), dst = static_cast<uint32_t>(PipesOf(event).dst);
+                uint32_t src = static_cast<uint32_t>(PipesOf(event).src),
+                         dst = static_cast<uint32_t>(PipesOf(event).dst);
                 if (!core.flagSet[slot]) {
                     setFlag(event, 0);
                     core.flagSet[slot] = true;
@@ -237,8 +246,9 @@ struct Fuzz {
 
 }  // namespace
 
-// Runs `STEPS` random steps; returns 0 when engine and model agree on every access, else the step of the first
-// disagreement. `violations` counts what the engine found, so that a caller can see that both kinds happen.
+// Runs `STEPS` random steps; returns 0 when engine and model agree on every access, else the step of the
+// first disagreement. `violations` counts what the engine found, so that a caller can see that both kinds
+// happen.
 extern "C" __attribute__((visibility("default"))) int32_t run_fuzz(uint32_t seed, uint64_t* violations)
 {
     Fuzz fuzz(seed);

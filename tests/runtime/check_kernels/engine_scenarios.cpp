@@ -231,7 +231,8 @@ std::map<std::string, std::function<void()>> scenarios()
     });
     vector("gm_end_seen_by_view", [](Machine& m) {
         op(Pipe::MTE2, "DataCopy");
-        access(Pipe::MTE2, "DataCopy", "src", false, m.in.data() + GM_BYTES, 64, 1, 0, 1, View{m.in.data(), 0});
+        access(Pipe::MTE2, "DataCopy", "src", false, m.in.data() + GM_BYTES, 64, 1, 0, 1,
+               View{m.in.data(), 0});
     });
     vector("wrong_pipe_for_memory", [](Machine& m) {
         op(Pipe::V, "Add");
@@ -290,8 +291,10 @@ std::map<std::string, std::function<void()>> scenarios()
             bufferInit(m.ub + 16384 + i * 32, 32, Position::VECCALC, nullptr);
         }
     });
-    vector("ub_overflow", [](Machine& m) { bufferInit(m.ub + 16384, UB_BYTES - 16384, Position::VECCALC, "big"); });
-    vector("buffers_overlap", [](Machine& m) { bufferInit(m.ub + 8192 + 32, 64, Position::VECCALC, "late"); });
+    vector("ub_overflow",
+           [](Machine& m) { bufferInit(m.ub + 16384, UB_BYTES - 16384, Position::VECCALC, "big"); });
+    vector("buffers_overlap",
+           [](Machine& m) { bufferInit(m.ub + 8192 + 32, 64, Position::VECCALC, "late"); });
     vector("reserved_ub", [](Machine& m) {
         bufferInit(m.ub + 180 * 1024, 4096, Position::VECCALC, "high");
         reservedUb("Select");
@@ -608,8 +611,10 @@ std::map<std::string, std::function<void()>> scenarios()
 
 }  // namespace
 
-// Runs one scenario; writes the report as JSON lines. Returns the number of violations, -1 for an unknown name.
-extern "C" __attribute__((visibility("default"))) int64_t run_scenario(const char* name, char* out, uint64_t cap)
+// Runs one scenario; writes the report as JSON lines. Returns the number of violations, -1 for an unknown
+// name.
+extern "C" __attribute__((visibility("default"))) int64_t run_scenario(const char* name, char* out,
+                                                                       uint64_t cap)
 {
     static const auto all = scenarios();
     auto at = all.find(name);

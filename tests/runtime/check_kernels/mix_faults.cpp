@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mix kernel, y = relu(a * b') tile by tile through a ring of two slots, then z = y of the next vector core; it
-// contains every mistake of the enum below and makes the one it is told.
+// A mix kernel, y = relu(a * b') tile by tile through a ring of two slots, then z = y of the next vector
+// core; it contains every mistake of the enum below and makes the one it is told.
 #include "kernel_operator.h"
 
 using namespace AscendC;
@@ -59,7 +59,8 @@ constexpr uint16_t FULL = 0, FREE = 2;   // + slot
 
 class MixKernel {
 public:
-    __aicore__ inline void Run(GM_ADDR a, GM_ADDR b, GM_ADDR y, GM_ADDR z, GM_ADDR ws, const MixTiling& t, TPipe* pipe)
+    __aicore__ inline void Run(GM_ADDR a, GM_ADDR b, GM_ADDR y, GM_ADDR z, GM_ADDR ws, const MixTiling& t,
+                               TPipe* pipe)
     {
         fault_ = t.fault;
         block_ = GetBlockIdx();
@@ -79,8 +80,11 @@ public:
         if ASCEND_IS_AIV { pipe->InitBuffer(x_, HALF_ROWS * N * sizeof(float)); }
         for (uint32_t it = 0; it < t.tiles; ++it) {
             const uint32_t tile = block_ * t.tiles + it, slot = it % RING;
-            const bool full = fault_ != FULL_FORGOTTEN, free = fault_ != FREE_FORGOTTEN && fault_ != COUNTER_OVERFLOW;
-            const uint16_t fullId = fault_ == FULL_ID_12 ? 12 : fault_ == COUNTER_OVERFLOW ? FULL : FULL + slot;
+            const bool full = fault_ != FULL_FORGOTTEN,
+                       free = fault_ != FREE_FORGOTTEN && fault_ != COUNTER_OVERFLOW;
+            const uint16_t fullId = fault_ == FULL_ID_12         ? 12
+                                    : fault_ == COUNTER_OVERFLOW ? FULL
+                                                                 : FULL + slot;
             if ASCEND_IS_AIC {
                 if (free && it >= RING) { CrossCoreWaitFlag(FREE + slot); }
                 Cube(tile, slot);
@@ -106,7 +110,8 @@ public:
             }
         }
         if ASCEND_IS_AIC {
-            const bool drain = fault_ != FREE_FORGOTTEN && fault_ != DRAIN_FORGOTTEN && fault_ != COUNTER_OVERFLOW;
+            const bool drain =
+                fault_ != FREE_FORGOTTEN && fault_ != DRAIN_FORGOTTEN && fault_ != COUNTER_OVERFLOW;
             for (uint32_t it = t.tiles > RING ? t.tiles - RING : 0; drain && it < t.tiles; ++it) {
                 CrossCoreWaitFlag(FREE + it % RING);
             }
@@ -127,7 +132,8 @@ private:
 
     __aicore__ inline void Cube(uint32_t tile, uint32_t slot)
     {
-        LocalTensor<half> a1 = a1_.Get<half>(), b1 = b1_.Get<half>(), a2 = a2_.Get<half>(), b2 = b2_.Get<half>();
+        LocalTensor<half> a1 = a1_.Get<half>(), b1 = b1_.Get<half>(), a2 = a2_.Get<half>(),
+                          b2 = b2_.Get<half>();
         LocalTensor<float> c = c_.Get<float>();
         Nd2NzParams load(1, M, K, 0, K, M, 1, 0);
         if (fault_ == ND2NZ_STRIDE_70000) { load.srcDValue = K + (1 << 16); }
@@ -211,7 +217,9 @@ private:
     __aicore__ inline void Neighbour(uint32_t tiles)
     {
         const uint32_t cores = GetBlockNum() * GetSubBlockNum(), me = GetBlockIdx(), next = (me + 1) % cores;
-        if (fault_ != SYNC_ALL_FORGOTTEN && (fault_ != SYNC_ALL_SKIPPED_BY_ONE || me != 1)) { SyncAll<true>(); }
+        if (fault_ != SYNC_ALL_FORGOTTEN && (fault_ != SYNC_ALL_SKIPPED_BY_ONE || me != 1)) {
+            SyncAll<true>();
+        }
         LocalTensor<float> x = x_.Get<float>();
         const uint32_t n = HALF_ROWS * N;
         DataCopy(x, yGm_[static_cast<uint64_t>(next / 2 * tiles * 2 + next % 2) * n], n);
@@ -231,7 +239,8 @@ private:
     uint32_t fault_ = 0, block_ = 0;
 };
 
-extern "C" __global__ __aicore__ void mix_faults(GM_ADDR a, GM_ADDR b, GM_ADDR y, GM_ADDR z, GM_ADDR ws, MixTiling t)
+extern "C" __global__ __aicore__ void mix_faults(GM_ADDR a, GM_ADDR b, GM_ADDR y, GM_ADDR z, GM_ADDR ws,
+                                                 MixTiling t)
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
     TPipe pipe;

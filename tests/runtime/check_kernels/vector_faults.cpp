@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vector kernel, y = 2 * (x + 1) on rows, that contains every mistake of the enum below and makes the one it is told.
+// A vector kernel, y = 2 * (x + 1) on rows, that contains every mistake of the enum below and makes the one
+// it is told.
 #include "gaf_vector.h"
 
 using namespace AscendC;
@@ -115,7 +116,8 @@ public:
         if (fault_ == SECOND_TPIPE) { TPipe second; }
         for (uint32_t r = 0; r < rows_; ++r) {
             if (fault_ == OUTPUT_ROW_NOT_WRITTEN && r == 1 && GetBlockIdx() == 1) { continue; }
-            Row(start + static_cast<uint64_t>(r) * lanes_, r + 1 == rows_ && GetBlockIdx() + 1 == GetBlockNum());
+            Row(start + static_cast<uint64_t>(r) * lanes_,
+                r + 1 == rows_ && GetBlockIdx() + 1 == GetBlockNum());
         }
         Extras();
     }
@@ -282,8 +284,8 @@ private:
             case COMPARE_INT_LT:
                 Duplicate(v, 1.0f, 128);
                 PipeBarrier<PIPE_V>();
-                Compare(w.ReinterpretCast<uint8_t>(), v.ReinterpretCast<int32_t>(), v[64].ReinterpretCast<int32_t>(),
-                        CMPMODE::LT, 64);
+                Compare(w.ReinterpretCast<uint8_t>(), v.ReinterpretCast<int32_t>(),
+                        v[64].ReinterpretCast<int32_t>(), CMPMODE::LT, 64);
                 break;
             case SELECT_MODE:
                 Duplicate(v, 1.0f, 64);

@@ -35,13 +35,14 @@ extern "C" __global__ __aicore__ void casts(GM_ADDR x, GM_ADDR y, GM_ADDR worksp
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
     switch (t.pair) {
-        PAIR(0, half, float) PAIR(1, float, half) PAIR(2, bfloat16_t, float) PAIR(3, float, bfloat16_t)
-        PAIR(4, int32_t, float) PAIR(5, float, int32_t) PAIR(6, int64_t, float) PAIR(7, float, int64_t)
-        PAIR(8, int16_t, float) PAIR(9, float, int16_t) PAIR(10, int64_t, int32_t) PAIR(11, int32_t, int64_t)
-        PAIR(12, int8_t, float) PAIR(13, float, int8_t) PAIR(14, uint8_t, float) PAIR(15, float, uint8_t)
-        PAIR(16, half, int8_t) PAIR(17, int8_t, half) PAIR(18, half, uint8_t) PAIR(19, uint8_t, half)
-        PAIR(20, half, int16_t) PAIR(21, int16_t, half) PAIR(22, int32_t, half) PAIR(23, int32_t, bfloat16_t)
-        PAIR(24, int16_t, int32_t)
-        default: break;
+        PAIR(0, half, float)
+        PAIR(1, float, half) PAIR(2, bfloat16_t, float) PAIR(3, float, bfloat16_t) PAIR(4, int32_t, float)
+            PAIR(5, float, int32_t) PAIR(6, int64_t, float) PAIR(7, float, int64_t) PAIR(8, int16_t, float)
+                PAIR(9, float, int16_t) PAIR(10, int64_t, int32_t) PAIR(11, int32_t, int64_t)
+                    PAIR(12, int8_t, float) PAIR(13, float, int8_t) PAIR(14, uint8_t, float)
+                        PAIR(15, float, uint8_t) PAIR(16, half, int8_t) PAIR(17, int8_t, half)
+                            PAIR(18, half, uint8_t) PAIR(19, uint8_t, half) PAIR(20, half, int16_t)
+                                PAIR(21, int16_t, half) PAIR(22, int32_t, half) PAIR(23, int32_t, bfloat16_t)
+                                    PAIR(24, int16_t, int32_t) default : break;
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cores that work together: sums over the grid by atomic adds, a barrier of all vector cores, a barrier that never opens.
+// Cores that work together: sums over the grid by atomic adds, a barrier of all vector cores, a barrier that
+// never opens.
 #include "gaf_device.h"
 using namespace AscendC;
 
 struct GridTiling {
-    uint32_t what;   // 0 atomic sum, 1 each core reads what its neighbour wrote before SyncAll, 2 the same with mode-0
-                     // flags, 3 one core leaves before the barrier, 4 a wait for a flag that nobody sets,
-                     // 5 AllocTensor without a free buffer
+    uint32_t what;  // 0 atomic sum, 1 each core reads what its neighbour wrote before SyncAll, 2 the same
+                    // with mode-0 flags, 3 one core leaves before the barrier, 4 a wait for a flag that
+                    // nobody sets, 5 AllocTensor without a free buffer
     uint32_t n;
 };
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // c[m, n] = A * B of one L0 tile, every way to bring an operand from L1 to L0, written with basic calls.
 //
-// m, n, k are multiples of 32. load 0: LoadData 2D (with ifTranspose where the operand needs it, 16-bit only);
-// 1: LoadData 3D; 2: LoadDataWithTranspose for the operand that needs a transpose (float: L1 in Zz order).
+// m, n, k are multiples of 32. load 0: LoadData 2D (with ifTranspose where the operand needs it, 16-bit
+// only); 1: LoadData 3D; 2: LoadDataWithTranspose for the operand that needs a transpose (float: L1 in Zz
+// order).
 #include "kernel_operator.h"
 using namespace AscendC;
 
 struct L0LoadsTiling {
-    uint32_t type;      // 0 float, 1 half, 2 int8
+    uint32_t type;  // 0 float, 1 half, 2 int8
     uint32_t load;
-    uint32_t ta, tb;    // A stored [k, m], B stored [n, k]
+    uint32_t ta, tb;  // A stored [k, m], B stored [n, k]
     uint32_t m, n, k;
-    uint32_t bias;      // 1: C starts from a bias row in the bias table
+    uint32_t bias;  // 1: C starts from a bias row in the bias table
 };
 
 template <class T, class C>
@@ -90,9 +91,10 @@ public:
 private:
     static constexpr uint32_t C0 = 32 / sizeof(T), FRAC = 16 * C0;
 
-    // Nz, or for a float operand that LoadDataWithTranspose will turn: Zz, one band of 16 rows after the other.
-    __aicore__ inline void ToL1(const LocalTensor<T>& l1, const GlobalTensor<T>& gm, uint32_t rows, uint32_t cols,
-                                bool turned)
+    // Nz, or for a float operand that LoadDataWithTranspose will turn: Zz, one band of 16 rows after the
+    // other.
+    __aicore__ inline void ToL1(const LocalTensor<T>& l1, const GlobalTensor<T>& gm, uint32_t rows,
+                                uint32_t cols, bool turned)
     {
         if (sizeof(T) == 4 && turned && t_.load == 2) {
             Nd2NzParams p(rows / 16, 16, cols, 16 * cols, cols, 16, 1, 16 * cols);
@@ -102,8 +104,8 @@ private:
             DataCopy(l1, gm, p);
         }
     }
-    __aicore__ inline void Image(const LocalTensor<T>& l0, const LocalTensor<T>& l1, uint32_t rows, uint32_t cols,
-                                 bool transpose)
+    __aicore__ inline void Image(const LocalTensor<T>& l0, const LocalTensor<T>& l1, uint32_t rows,
+                                 uint32_t cols, bool transpose)
     {
         LoadData3DParamsV2<T> p;
         p.l1H = 1;
@@ -126,7 +128,8 @@ private:
                 p.srcStride = m / 16;
                 LoadData(a2[i * 16 * k], a1[i * FRAC], p);
             }
-        } else if (t_.load == 0) {  // [k, m] in Nz: column band of 16 m holds k / 16 fractals, each to be turned
+        } else if (t_.load ==
+                   0) {  // [k, m] in Nz: column band of 16 m holds k / 16 fractals, each to be turned
             for (uint32_t i = 0; i < m / 16; ++i) {
                 LoadData2DParams p;
                 p.repeatTimes = k / 16;
@@ -190,8 +193,8 @@ private:
     L0LoadsTiling t_;
 };
 
-extern "C" __global__ __aicore__ void l0_loads(GM_ADDR a, GM_ADDR b, GM_ADDR bias, GM_ADDR c, GM_ADDR workspace,
-                                               L0LoadsTiling t)
+extern "C" __global__ __aicore__ void l0_loads(GM_ADDR a, GM_ADDR b, GM_ADDR bias, GM_ADDR c,
+                                               GM_ADDR workspace, L0LoadsTiling t)
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
     if (t.type == 0) {

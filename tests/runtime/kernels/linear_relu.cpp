@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // y = relu(x W^T + bias), a mix kernel: blocks of x rows by the cube core, epilogue on its two vector cores.
 //
-// The cube core hands a block over through a ring of two slots in workspace; FULL and FREE are the flags of a slot.
+// The cube core hands a block over through a ring of two slots in workspace; FULL and FREE are the flags of a
+// slot.
 #include "gaf_device.h"
 using namespace AscendC;
 
@@ -12,8 +13,8 @@ struct LinearReluTiling {
 constexpr uint32_t RING = 2;
 constexpr uint16_t FULL = 0, FREE = 2;
 
-extern "C" __global__ __aicore__ void linear_relu(GM_ADDR x, GM_ADDR w, GM_ADDR bias, GM_ADDR y, GM_ADDR workspace,
-                                                  LinearReluTiling t)
+extern "C" __global__ __aicore__ void linear_relu(GM_ADDR x, GM_ADDR w, GM_ADDR bias, GM_ADDR y,
+                                                  GM_ADDR workspace, LinearReluTiling t)
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
     uint32_t core = GetBlockIdx();
@@ -27,7 +28,8 @@ extern "C" __global__ __aicore__ void linear_relu(GM_ADDR x, GM_ADDR w, GM_ADDR 
     wGm.SetGlobalBuffer((__gm__ half*)w, (uint64_t)t.n * t.k);
     yGm.SetGlobalBuffer((__gm__ half*)y, (uint64_t)t.m * t.n);
     biasGm.SetGlobalBuffer((__gm__ float*)bias, t.n);
-    ring.SetGlobalBuffer((__gm__ float*)workspace + (uint64_t)core * RING * t.bm * ldw, (uint64_t)RING * t.bm * ldw);
+    ring.SetGlobalBuffer((__gm__ float*)workspace + (uint64_t)core * RING * t.bm * ldw,
+                         (uint64_t)RING * t.bm * ldw);
     TPipe pipe;
     uint32_t it = 0;
     if ASCEND_IS_AIC {
@@ -39,8 +41,8 @@ extern "C" __global__ __aicore__ void linear_relu(GM_ADDR x, GM_ADDR w, GM_ADDR 
                 CrossCoreWaitFlag(FREE + slot);
             }
             GAF_AT("linear");
-            mmad.Run(ring[(uint64_t)slot * t.bm * ldw], ldw, xGm[(uint64_t)m0 * t.k], t.k, wGm[(uint64_t)n0 * t.k], t.k,
-                     gaf::Min(t.m - m0, t.bm), gaf::Min(t.n - n0, t.bn), t.k);
+            mmad.Run(ring[(uint64_t)slot * t.bm * ldw], ldw, xGm[(uint64_t)m0 * t.k], t.k,
+                     wGm[(uint64_t)n0 * t.k], t.k, gaf::Min(t.m - m0, t.bm), gaf::Min(t.n - n0, t.bn), t.k);
             CrossCoreSetFlag<0x2, PIPE_FIX>(FULL + slot);
         }
         for (uint32_t i = it > RING ? it - RING : 0; i < it; ++i) {

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.attributes import CmpMode, RoundMode
-from gaf.dialects.ascendc.rows import CastTileOp, RoundToOp
+from gaf.dialects.ascendc.rows import CastTileOp
 from gaf.dialects.common import dtype as dt
 from gaf.passes.tile.forms import Form
 from gaf.passes.tile.recipes.base import Arg, Calls, Kind, Kinds, Recipe, Scratch
@@ -37,34 +37,21 @@ DIRECT: dict[tuple[dt.DType, dt.DType], RoundMode] = {
 
 
 class Cast(Recipe):
-    """One conversion between physical dtypes.
+    """One conversion between physical dtypes; bytes <-> float take a half tile of scratch."""
 
-    A byte is reached through half, which rounds: the fraction is cut off in float before, unless `integral`
-    says that there is none.
-    """
-
-    def __init__(self, source: dt.DType, target: dt.DType, integral: bool = False) -> None:
+    def __init__(self, source: dt.DType, target: dt.DType) -> None:
         self.source = source
         self.target = target
-        self.cut = source is dt.F32 and target in (dt.I8, dt.U8) and not integral
 
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
-        found = [Scratch(dt.F32, form.with_dtype(dt.F32).elements)] if self.cut else []
-        if CastTileOp.needs_tmp(self.source, self.target):
-            found.append(
-                Scratch(dt.F16, CastTileOp.tmp_elements(self.source, self.target, form.rows, form.lanes))
-            )
-        return found
+        if not CastTileOp.needs_tmp(self.source, self.target):
+            return []
+        elements = CastTileOp.tmp_elements(self.source, self.target, form.rows, form.lanes)
+        return [Scratch(dt.F16, elements)]
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
-        source, rest = args[0].value, list(tmp)
-        if self.cut:
-            whole = rest.pop(0)
-            calls.call(RoundToOp, whole, source, mode=RoundMode.TRUNC, count=calls.count)
-            source = whole
         mode = DIRECT[(self.source, self.target)]
-        size = {"rows": calls.rows, "lanes": calls.lanes}
-        calls.call(CastTileOp, dst, source, *rest, mode=mode, **size)
+        calls.call(CastTileOp, dst, args[0].value, *tmp, mode=mode, rows=calls.rows, lanes=calls.lanes)
 
 
 class CastThrough(Recipe):
@@ -74,12 +61,9 @@ class CastThrough(Recipe):
         self.first = Cast(source, dt.F32)
         self.second = Cast(dt.F32, target)
 
-    def _parts(self, form: Form) -> tuple[list[Scratch], list[Scratch]]:
-        return self.first.scratch((Kind.FULL,), form), self.second.scratch((Kind.FULL,), form)
-
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
-        first, second = self._parts(form)
-        return [Scratch(dt.F32, form.with_dtype(dt.F32).elements), *first, *second]
+        middle = Scratch(dt.F32, form.with_dtype(dt.F32).elements)
+        return [middle, *self.first.scratch(kinds, form), *self.second.scratch(kinds, form)]
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
         split = 1 + (1 if CastTileOp.needs_tmp(self.first.source, dt.F32) else 0)
@@ -128,7 +112,6 @@ def cast_recipe(source: dt.DType, target: dt.DType) -> Recipe | None:
 
     Predicates are floats 0 and 1; from a predicate to float nothing happens, which is no recipe's business.
     """
-    integral = source.is_bool
     if target.is_bool:
         return ToPredicate(source) if source is dt.F32 or (source, dt.F32) in DIRECT else None
     if source.is_bool:
@@ -136,7 +119,7 @@ def cast_recipe(source: dt.DType, target: dt.DType) -> Recipe | None:
     if source is target:
         return COPY
     if (source, target) in DIRECT:
-        return Cast(source, target, integral)
+        return Cast(source, target)
     if (source, dt.F32) in DIRECT and (dt.F32, target) in DIRECT:
         return CastThrough(source, target)
     return None
@@ -149,4 +132,4 @@ def load_cast(memory: dt.DType) -> Recipe | None:
 
 def store_cast(memory: dt.DType) -> Recipe | None:
     """What turns a tile element into an array element of dtype `memory`; None if they are the same."""
-    return Cast(dt.F32, dt.U8, integral=True) if memory.is_bool else None
+    return Cast(dt.F32, dt.U8) if memory.is_bool else None

@@ -10,7 +10,8 @@
 #pragma GCC visibility push(default)
 namespace gaf_twin {
 // Stores runs to GM with the core's atomic operation; exclusive among threads.
-void AtomicRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride, int64_t srcStride);
+void AtomicRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
+                int64_t srcStride);
 }  // namespace gaf_twin
 #pragma GCC visibility pop
 
@@ -20,8 +21,8 @@ using AscendC::GlobalTensor;
 using AscendC::LocalTensor;
 
 template <class T>
-constexpr bool IS_MOVABLE = OneOf<T, int8_t, uint8_t, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t, float,
-                                  int64_t, uint64_t, double, bool>;
+constexpr bool IS_MOVABLE = OneOf<T, int8_t, uint8_t, int16_t, uint16_t, half, bfloat16_t, int32_t, uint32_t,
+                                  float, int64_t, uint64_t, double, bool>;
 
 template <class T>
 inline Hardware HardwareOfTensor(const LocalTensor<T>& t)
@@ -30,7 +31,9 @@ inline Hardware HardwareOfTensor(const LocalTensor<T>& t)
 }
 inline uint32_t AlignmentOf(Hardware h)
 {
-    return h == Hardware::L0A || h == Hardware::L0B ? 512 : h == Hardware::L0C || h == Hardware::BIAS ? 64 : 32;
+    return h == Hardware::L0A || h == Hardware::L0B    ? 512
+           : h == Hardware::L0C || h == Hardware::BIAS ? 64
+                                                       : 32;
 }
 
 inline void StoreRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
@@ -52,7 +55,8 @@ inline void Fetch(const char* api, const LocalTensor<T>& dst, const GlobalTensor
         return;
     }
     check::op(Pipe::MTE2, api);
-    if (Touch(Pipe::MTE2, api, "src", false, src.GetPhyAddr(), runBytes, runs, srcStride, sizeof(T), src.View()) &&
+    if (Touch(Pipe::MTE2, api, "src", false, src.GetPhyAddr(), runBytes, runs, srcStride, sizeof(T),
+              src.View()) &&
         Touch(Pipe::MTE2, api, "dst", true, dst.GetPhyAddr(), runBytes, runs, dstStride,
               AlignmentOf(HardwareOfTensor(dst)), dst.View())) {
         rt::CopyRuns(dst.GetPhyAddr(), src.GetPhyAddr(), runBytes, runs, dstStride, srcStride);
@@ -60,22 +64,23 @@ inline void Fetch(const char* api, const LocalTensor<T>& dst, const GlobalTensor
 }
 // Runs of one transfer local -> GM.
 template <class T>
-inline void Put(const char* api, const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint64_t runBytes, uint32_t runs,
-                int64_t dstStride, int64_t srcStride)
+inline void Put(const char* api, const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint64_t runBytes,
+                uint32_t runs, int64_t dstStride, int64_t srcStride)
 {
     if (runBytes == 0 || runs == 0) {
         return;
     }
     check::op(Pipe::MTE3, api);
     if (Touch(Pipe::MTE3, api, "src", false, src.GetPhyAddr(), runBytes, runs, srcStride, 32, src.View()) &&
-        Touch(Pipe::MTE3, api, "dst", true, dst.GetPhyAddr(), runBytes, runs, dstStride, sizeof(T), dst.View())) {
+        Touch(Pipe::MTE3, api, "dst", true, dst.GetPhyAddr(), runBytes, runs, dstStride, sizeof(T),
+              dst.View())) {
         StoreRuns(dst.GetPhyAddr(), src.GetPhyAddr(), runBytes, runs, dstStride, srcStride);
     }
 }
 // Local -> local: UB -> UB runs on the vector pipe, L1 -> BT and L1 -> FB on MTE1 and FIX, UB -> L1 on MTE3.
 template <class D, class S>
-inline void Move(const char* api, const LocalTensor<D>& dst, const LocalTensor<S>& src, uint64_t runBytes, uint32_t runs,
-                 int64_t dstStride, int64_t srcStride)
+inline void Move(const char* api, const LocalTensor<D>& dst, const LocalTensor<S>& src, uint64_t runBytes,
+                 uint32_t runs, int64_t dstStride, int64_t srcStride)
 {
     if (runBytes == 0 || runs == 0) {
         return;
@@ -89,8 +94,10 @@ inline void Move(const char* api, const LocalTensor<D>& dst, const LocalTensor<S
                     (from == Hardware::L1 && (to == Hardware::BIAS || to == Hardware::FIXBUF)),
                 "copy-path", api, "A2 has no such data path between on-chip memories");
     check::op(pipe, api);
-    if (Touch(pipe, api, "src", false, src.GetPhyAddr(), runBytes, runs, srcStride, AlignmentOf(from), src.View()) &&
-        Touch(pipe, api, "dst", true, dst.GetPhyAddr(), runBytes, runs, dstStride, AlignmentOf(to), dst.View())) {
+    if (Touch(pipe, api, "src", false, src.GetPhyAddr(), runBytes, runs, srcStride, AlignmentOf(from),
+              src.View()) &&
+        Touch(pipe, api, "dst", true, dst.GetPhyAddr(), runBytes, runs, dstStride, AlignmentOf(to),
+              dst.View())) {
         rt::CopyRuns(dst.GetPhyAddr(), src.GetPhyAddr(), runBytes, runs, dstStride, srcStride);
     }
 }
@@ -114,7 +121,7 @@ inline uint64_t WholeBlocks(const char* api, uint32_t count)
 
 namespace AscendC {
 
-// ---- DataCopy: a count, or bursts of 32-byte blocks (gaps from the end of one to the start of the next) --------------
+// ---- DataCopy: a count, or bursts of 32-byte blocks (gaps from the end of one to the start of the next) ---
 template <class T>
 inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const uint32_t count)
 {
@@ -159,7 +166,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
                    len + int64_t(p.srcStride) * 32);
 }
 
-// ---- DataCopyPad: bursts of bytes; UB rows are padded to 32 bytes ---------------------------------------------------
+// ---- DataCopyPad: bursts of bytes; UB rows are padded to 32 bytes -----------------------------------------
 template <class T>
 inline void SetPadValue(T value)
 {
@@ -180,23 +187,29 @@ inline void FetchPadded(const LocalTensor<T>& dst, const GlobalTensor<T>& src, u
     const char* api = "DataCopyPad";
     check::rule(runs <= 4095, "copy-limits", api, "blockCount %u is above 4095", runs);
     check::rule(len <= 2097151, "copy-limits", api, "blockLen %u is above 2097151 bytes", len);
-    check::rule(len % sizeof(T) == 0, "copy-limits", api, "blockLen %u is not a multiple of the element size", len);
+    check::rule(len % sizeof(T) == 0, "copy-limits", api, "blockLen %u is not a multiple of the element size",
+                len);
     check::rule(left * sizeof(T) <= 32 && right * sizeof(T) <= 32, "copy-padding", api,
                 "padding of %u and %u elements is above 32 bytes", left, right);
-    check::rule(sizeof(T) < 8 || !isPad || value == T(0), "copy-padding", api, "64-bit types pad with 0 only");
+    check::rule(sizeof(T) < 8 || !isPad || value == T(0), "copy-padding", api,
+                "64-bit types pad with 0 only");
     if (runs == 0 || len == 0) {
         return;
     }
     const uint32_t leftBytes = left * sizeof(T), rightBytes = right * sizeof(T);
     const uint32_t row = RoundUp(leftBytes + len + rightBytes, 32);
-    const int64_t dstStride = static_cast<int64_t>(row + dstGap * 32), srcStride = static_cast<int64_t>(len + srcGap);
+    const int64_t dstStride = static_cast<int64_t>(row + dstGap * 32),
+                  srcStride = static_cast<int64_t>(len + srcGap);
     // Paddings without isPad hold noise unless SetPadValue was called: they do not count as written.
     const bool noise = !isPad && (left != 0 || right != 0) && !Current().padValueSet;
     check::op(Pipe::MTE2, api);
-    if (!Touch(Pipe::MTE2, api, "src", false, src.GetPhyAddr(), len, runs, srcStride, sizeof(T), src.View()) ||
-        !(noise ? Touch(Pipe::MTE2, api, "dst", true, reinterpret_cast<uint8_t*>(dst.GetPhyAddr()) + leftBytes, len,
-                        runs, dstStride, 0, dst.View())
-                : Touch(Pipe::MTE2, api, "dst", true, dst.GetPhyAddr(), row, runs, dstStride, 32, dst.View()))) {
+    if (!Touch(Pipe::MTE2, api, "src", false, src.GetPhyAddr(), len, runs, srcStride, sizeof(T),
+               src.View()) ||
+        !(noise
+              ? Touch(Pipe::MTE2, api, "dst", true, reinterpret_cast<uint8_t*>(dst.GetPhyAddr()) + leftBytes,
+                      len, runs, dstStride, 0, dst.View())
+              : Touch(Pipe::MTE2, api, "dst", true, dst.GetPhyAddr(), row, runs, dstStride, 32,
+                      dst.View()))) {
         return;
     }
     if (row == len) {
@@ -228,8 +241,8 @@ inline void FetchPadded(const LocalTensor<T>& dst, const GlobalTensor<T>& src, u
     }
 }
 template <class T>
-inline void PutBytes(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t runs, uint32_t len, uint64_t srcGap,
-                     uint64_t dstGap)
+inline void PutBytes(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t runs, uint32_t len,
+                     uint64_t srcGap, uint64_t dstGap)
 {
     static_assert(IS_MOVABLE<T>, "DataCopyPad: dtype not supported");
     check::rule(runs <= 4095, "copy-limits", "DataCopyPad", "blockCount %u is above 4095", runs);
@@ -246,8 +259,8 @@ template <class T>
 inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyExtParams& p,
                         const DataCopyPadExtParams<T>& pad)
 {
-    gaf_twin::FetchPadded<T>(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride, pad.isPad, pad.leftPadding,
-                             pad.rightPadding, pad.paddingValue);
+    gaf_twin::FetchPadded<T>(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride, pad.isPad,
+                             pad.leftPadding, pad.rightPadding, pad.paddingValue);
 }
 template <class T>
 inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const DataCopyParams& p,
@@ -255,8 +268,8 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
 {
     T value;
     memcpy(&value, &pad.paddingValue, sizeof(T));
-    gaf_twin::FetchPadded<T>(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride, pad.isPad, pad.leftPadding,
-                             pad.rightPadding, value);
+    gaf_twin::FetchPadded<T>(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride, pad.isPad,
+                             pad.leftPadding, pad.rightPadding, value);
 }
 template <class T>
 inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyExtParams& p)
@@ -269,7 +282,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, c
     gaf_twin::PutBytes(dst, src, p.blockCount, p.blockLen, p.srcStride, p.dstStride);
 }
 
-// ---- GM -> L1 with conversion of a row-major matrix to Nz ------------------------------------------------------------
+// ---- GM -> L1 with conversion of a row-major matrix to Nz -------------------------------------------------
 template <class T>
 inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& p)
 {
@@ -283,8 +296,8 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
     rule(p.nValue <= 1 || p.srcDValue >= 1, "nd2nz-limits", api, "srcDValue must be 1 to 65535");
     rule(p.dValue <= p.srcDValue || p.nValue <= 1, "nd2nz-limits", api, "dValue %u is above srcDValue %u",
          static_cast<uint32_t>(p.dValue), static_cast<uint32_t>(p.srcDValue));
-    rule(p.dstNzC0Stride >= 1 && p.dstNzC0Stride <= 16384, "nd2nz-limits", api, "dstNzC0Stride %u is not in 1..16384",
-         static_cast<uint32_t>(p.dstNzC0Stride));
+    rule(p.dstNzC0Stride >= 1 && p.dstNzC0Stride <= 16384, "nd2nz-limits", api,
+         "dstNzC0Stride %u is not in 1..16384", static_cast<uint32_t>(p.dstNzC0Stride));
     rule(gaf_twin::HardwareOfTensor(dst) == Hardware::L1, "position", api, "dst must lie in L1");
     if (p.ndNum == 0 || p.nValue == 0 || p.dValue == 0) {
         return;
@@ -296,8 +309,9 @@ inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
         T* d = dst.GetPhyAddr() + uint64_t(m) * p.dstNzMatrixStride;
         if (!gaf_twin::Touch(Pipe::MTE2, api, "src", false, s, uint64_t(p.dValue) * sizeof(T), p.nValue,
                              int64_t(p.srcDValue) * int64_t(sizeof(T)), sizeof(T), src.View()) ||
-            !gaf_twin::check::access(Pipe::MTE2, api, "dst", true, d, 32, p.nValue, int64_t(p.dstNzNStride) * 32, 32,
-                                     dst.View(), columns, int64_t(p.dstNzC0Stride) * 32)) {
+            !gaf_twin::check::access(Pipe::MTE2, api, "dst", true, d, 32, p.nValue,
+                                     int64_t(p.dstNzNStride) * 32, 32, dst.View(), columns,
+                                     int64_t(p.dstNzC0Stride) * 32)) {
             return;
         }
         for (uint32_t j = 0; j < columns; ++j) {

@@ -44,14 +44,14 @@ struct Core {
     KernelMetaType kernelType = KERNEL_TYPE_AIV_ONLY;
     int checkIndex = -1;
 
-    uint8_t* arena[8] = {};      // by AscendC::Hardware
-    uint32_t used[8] = {};       // bytes handed out by InitBuffer
+    uint8_t* arena[8] = {};  // by AscendC::Hardware
+    uint32_t used[8] = {};   // bytes handed out by InitBuffer
     Buffer buffers[BUFFER_RECORDS];
     uint32_t bufferCount = 0;
     AscendC::TPipe* pipe = nullptr;
 
-    uint8_t eventBusy[EVENT_TYPES] = {};   // ids held by AllocEventID, a bit each
-    uint8_t flags[EVENT_TYPES] = {};       // hard flags that are set, a bit each
+    uint8_t eventBusy[EVENT_TYPES] = {};  // ids held by AllocEventID, a bit each
+    uint8_t flags[EVENT_TYPES] = {};      // hard flags that are set, a bit each
 
     uint64_t maskLo = ~0ull, maskHi = ~0ull;
     bool counterMode = false;
@@ -60,17 +60,18 @@ struct Core {
     uint64_t padValue = 0, load3dPad = 0;
     bool padValueSet = false;
     AtomicOp atomicOp = AtomicOp::NONE;
-    uint8_t atomicType = 0;               // AscendC::AtomicDtype
+    uint8_t atomicType = 0;  // AscendC::AtomicDtype
     Fmatrix fmatrix[2];
-    float accumulated = 0.0f;             // GetAccVal
-    float reduceValue = 0.0f;             // GetReduceMaxMinCount
+    float accumulated = 0.0f;  // GetAccVal
+    float reduceValue = 0.0f;  // GetReduceMaxMinCount
     uint64_t reduceIndex = 0;
     uint64_t sysWorkspace = 0;
 
     const char* node = "";
 };
 
-// The core of the current fiber. Announces the default kernel type when a kernel reaches it before KERNEL_TASK_TYPE.
+// The core of the current fiber. Announces the default kernel type when a kernel reaches it before
+// KERNEL_TASK_TYPE.
 Core& Current();
 
 // Model node that the following calls belong to (GAF_AT).
@@ -102,8 +103,8 @@ struct CoreTypeView {
 };
 
 // One operand of an API call for the access check.
-inline bool Touch(Pipe pipe, const char* api, const char* operand, bool write, const void* p, uint64_t runBytes,
-                  uint32_t runs, int64_t stride, uint32_t align, check::View view)
+inline bool Touch(Pipe pipe, const char* api, const char* operand, bool write, const void* p,
+                  uint64_t runBytes, uint32_t runs, int64_t stride, uint32_t align, check::View view)
 {
     return check::access(pipe, api, operand, write, p, runBytes, runs, stride, align, view);
 }

@@ -46,7 +46,7 @@ inline void TransposeSquare(const T* src, T* first, T* second)
 
 namespace AscendC {
 
-// ---- fractals, optionally transposed ---------------------------------------------------------------------------------
+// ---- fractals, optionally transposed ----------------------------------------------------------------------
 template <class T>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p)
 {
@@ -54,8 +54,8 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
     static_assert(gaf_twin::IS_FRACTAL<T>, "LoadData: dtype not supported");
     const char* api = "LoadData(2D)";
     const Hardware to = gaf_twin::HardwareOfTensor(dst);
-    gaf_twin::check::rule(gaf_twin::IsL0(to) && gaf_twin::HardwareOfTensor(src) == Hardware::L1, "position", api,
-                          "the path is L1 to L0A or L0B");
+    gaf_twin::check::rule(gaf_twin::IsL0(to) && gaf_twin::HardwareOfTensor(src) == Hardware::L1, "position",
+                          api, "the path is L1 to L0A or L0B");
     gaf_twin::check::rule(!p.ifTranspose || sizeof(T) == 2, "load-transpose", api,
                           "ifTranspose is for 16-bit types only");
     if (p.repeatTimes == 0 || (p.ifTranspose && sizeof(T) != 2)) {
@@ -75,8 +75,8 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
         return;
     }
     for (uint32_t r = 0; r < p.repeatTimes; ++r) {
-        gaf_twin::TransposeSquare(reinterpret_cast<const T*>(s + step * r), reinterpret_cast<T*>(d + dstStep * r),
-                                  static_cast<T*>(nullptr));
+        gaf_twin::TransposeSquare(reinterpret_cast<const T*>(s + step * r),
+                                  reinterpret_cast<T*>(d + dstStep * r), static_cast<T*>(nullptr));
     }
 }
 
@@ -87,9 +87,9 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
     using gaf_twin::Pipe;
     static_assert(gaf_twin::IS_FRACTAL<T>, "LoadDataWithTranspose: dtype not supported");
     const char* api = "LoadDataWithTranspose";
-    gaf_twin::check::rule(gaf_twin::IsL0(gaf_twin::HardwareOfTensor(dst)) &&
-                              gaf_twin::HardwareOfTensor(src) == Hardware::L1,
-                          "position", api, "the path is L1 to L0A or L0B");
+    gaf_twin::check::rule(
+        gaf_twin::IsL0(gaf_twin::HardwareOfTensor(dst)) && gaf_twin::HardwareOfTensor(src) == Hardware::L1,
+        "position", api, "the path is L1 to L0A or L0B");
     if (p.repeatTimes == 0) {
         return;
     }
@@ -101,8 +101,8 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
     const int64_t part = (int64_t(p.dstFracGap) + 1) * 512;
     gaf_twin::check::op(Pipe::MTE1, api);
     if (!gaf_twin::Touch(Pipe::MTE1, api, "src", false, s, square, p.repeatTimes, step, 32, src.View()) ||
-        !gaf_twin::check::access(Pipe::MTE1, api, "dst", true, d, 512, parts, part, 512, dst.View(), p.repeatTimes,
-                                 dstStep)) {
+        !gaf_twin::check::access(Pipe::MTE1, api, "dst", true, d, 512, parts, part, 512, dst.View(),
+                                 p.repeatTimes, dstStep)) {
         return;
     }
     for (uint32_t r = 0; r < p.repeatTimes; ++r) {
@@ -112,7 +112,7 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
     }
 }
 
-// ---- image to columns -------------------------------------------------------------------------------------------------
+// ---- image to columns -------------------------------------------------------------------------------------
 inline void SetFmatrix(uint16_t l1H, uint16_t l1W, const uint8_t padList[4], const FmatrixMode& mode)
 {
     gaf_twin::Fmatrix& f = gaf_twin::Current().fmatrix[mode == FmatrixMode::FMATRIX_LEFT ? 0 : 1];
@@ -130,9 +130,9 @@ inline void SetLoadDataPaddingValue(const T value)
 }
 inline void SetLoadDataBoundary(uint32_t) {}
 
-// The image [C1][H][W][C0] in L1 becomes the matrix im2col[m = output pixel][k = (c1, kh, kw, c0)]; of it the window
-// [mStartPt, +mExtension) x [kStartPt, +kExtension) goes to L0A (Zz; with enTranspose its transpose) or to L0B, where m
-// is the k of the product and k its n (Zn).
+// The image [C1][H][W][C0] in L1 becomes the matrix im2col[m = output pixel][k = (c1, kh, kw, c0)]; of it the
+// window [mStartPt, +mExtension) x [kStartPt, +kExtension) goes to L0A (Zz; with enTranspose its transpose)
+// or to L0B, where m is the k of the product and k its n (Zn).
 template <class T, const IsResetLoad3dConfig& CONFIG = IS_RESER_LOAD3D_DEFAULT_CONFIG, class U = T,
           typename std::enable_if<std::is_same<T, U>::value, bool>::type = true>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<U>& p)
@@ -142,27 +142,32 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
     const char* api = "LoadData(3D)";
     constexpr uint32_t c0 = 32 / sizeof(T);
     const Hardware to = gaf_twin::HardwareOfTensor(dst);
-    gaf_twin::check::rule(gaf_twin::IsL0(to) && gaf_twin::HardwareOfTensor(src) == Hardware::L1, "position", api,
-                          "the path is L1 to L0A or L0B");
+    gaf_twin::check::rule(gaf_twin::IsL0(to) && gaf_twin::HardwareOfTensor(src) == Hardware::L1, "position",
+                          api, "the path is L1 to L0A or L0B");
     const bool toB = to == Hardware::L0B, transposed = toB || p.enTranspose;
-    gaf_twin::check::rule(!transposed || sizeof(T) >= 2, "load3d-dtype", api, "8-bit types cannot be transposed");
+    gaf_twin::check::rule(!transposed || sizeof(T) >= 2, "load3d-dtype", api,
+                          "8-bit types cannot be transposed");
     if (CONFIG.isSetFMatrix) {
-        SetFmatrix(p.l1H, p.l1W, p.padList, p.fMatrixCtrl ? FmatrixMode::FMATRIX_RIGHT : FmatrixMode::FMATRIX_LEFT);
+        SetFmatrix(p.l1H, p.l1W, p.padList,
+                   p.fMatrixCtrl ? FmatrixMode::FMATRIX_RIGHT : FmatrixMode::FMATRIX_LEFT);
     }
     if (CONFIG.isSetPadding) {
         SetLoadDataPaddingValue(p.padValue);
     }
     const gaf_twin::Fmatrix f = gaf_twin::Current().fmatrix[p.fMatrixCtrl ? 1 : 0];
-    const uint32_t filterW = p.filterW + (p.filterSizeW ? 256u : 0u), filterH = p.filterH + (p.filterSizeH ? 256u : 0u);
-    if (f.h == 0 || f.w == 0 || p.channelSize == 0 || p.kExtension == 0 || p.mExtension == 0 || filterW == 0 ||
-        filterH == 0) {
+    const uint32_t filterW = p.filterW + (p.filterSizeW ? 256u : 0u),
+                   filterH = p.filterH + (p.filterSizeH ? 256u : 0u);
+    if (f.h == 0 || f.w == 0 || p.channelSize == 0 || p.kExtension == 0 || p.mExtension == 0 ||
+        filterW == 0 || filterH == 0) {
         return;
     }
     const uint32_t left = f.pad[0], right = f.pad[1], top = f.pad[2], bottom = f.pad[3];
-    const uint32_t strideW = p.strideW == 0 ? 1u : uint32_t(p.strideW), strideH = p.strideH == 0 ? 1u : uint32_t(p.strideH);
+    const uint32_t strideW = p.strideW == 0 ? 1u : uint32_t(p.strideW),
+                   strideH = p.strideH == 0 ? 1u : uint32_t(p.strideH);
     const int32_t spanW = int32_t(f.w + left + right) - int32_t((filterW - 1) * p.dilationFilterW + 1);
     const int32_t spanH = int32_t(f.h + top + bottom) - int32_t((filterH - 1) * p.dilationFilterH + 1);
-    if (!gaf_twin::check::rule(spanW >= 0 && spanH >= 0, "load3d-window", api, "the filter does not fit the image") ||
+    if (!gaf_twin::check::rule(spanW >= 0 && spanH >= 0, "load3d-window", api,
+                               "the filter does not fit the image") ||
         spanW < 0 || spanH < 0) {
         return;
     }
@@ -171,37 +176,43 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
     const uint32_t mEnd = p.mStartPt + uint32_t(p.mExtension), kEnd = p.kStartPt + uint32_t(p.kExtension);
     gaf_twin::check::rule(mEnd <= gaf_twin::RoundUp(outW * outH, 16), "load3d-window", api,
                           "m window ends at %u, there are %u output pixels", mEnd, outW * outH);
-    gaf_twin::check::rule(kEnd <= gaf_twin::RoundUp(c1Count * filterH * filterW * c0, 16), "load3d-window", api,
-                          "k window ends at %u, there are %u", kEnd, c1Count * filterH * filterW * c0);
-    gaf_twin::check::rule(p.kStartPt % c0 == 0, "load3d-window", api, "kStartPt must be a multiple of %u", c0);
+    gaf_twin::check::rule(kEnd <= gaf_twin::RoundUp(c1Count * filterH * filterW * c0, 16), "load3d-window",
+                          api, "k window ends at %u, there are %u", kEnd, c1Count * filterH * filterW * c0);
+    gaf_twin::check::rule(p.kStartPt % c0 == 0, "load3d-window", api, "kStartPt must be a multiple of %u",
+                          c0);
 
     // Sizes of the window in the frame of the destination.
     const uint32_t rows = p.mExtension, cols = p.kExtension;
     const uint32_t colFrac = gaf_twin::DivUp(cols, c0), colPad = gaf_twin::RoundUp(cols, 16);
     const uint32_t rowFracT = gaf_twin::RoundUp(rows, 16) / c0;
-    const bool point = filterW == 1 && filterH == 1 && strideW == 1 && strideH == 1 && left + right + top + bottom == 0;
+    const bool point =
+        filterW == 1 && filterH == 1 && strideW == 1 && strideH == 1 && left + right + top + bottom == 0;
 
     gaf_twin::check::op(Pipe::MTE1, api);
     bool ok = point ? gaf_twin::Touch(Pipe::MTE1, api, "src", false,
                                       src.GetPhyAddr() + (uint64_t(p.kStartPt / c0) * hw + p.mStartPt) * c0,
                                       uint64_t(rows) * 32, colFrac, int64_t(hw) * 32, 32, src.View())
-                    : gaf_twin::Touch(Pipe::MTE1, api, "src", false, src.GetPhyAddr(), uint64_t(c1Count) * hw * 32, 1, 0,
-                                      32, src.View());
+                    : gaf_twin::Touch(Pipe::MTE1, api, "src", false, src.GetPhyAddr(),
+                                      uint64_t(c1Count) * hw * 32, 1, 0, 32, src.View());
     T* d = dst.GetPhyAddr();
     const uint32_t fullR = rows / 16 * 16, fullC = cols / 16 * 16;
     if (toB) {
-        ok = ok && gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d, uint64_t(cols) * 32, gaf_twin::DivUp(rows, c0),
-                                   int64_t(colPad) * 32, 512, dst.View());
+        ok = ok && gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d, uint64_t(cols) * 32,
+                                   gaf_twin::DivUp(rows, c0), int64_t(colPad) * 32, 512, dst.View());
     } else if (transposed) {
-        ok = ok && (fullC == 0 || gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d, uint64_t(fullC) * rowFracT * 32, 1, 0,
-                                                  512, dst.View())) &&
-             (fullC == cols || gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d + uint64_t(fullC) * rowFracT * c0,
-                                               uint64_t(cols - fullC) * 32, rowFracT, 512, 512, dst.View()));
+        ok = ok &&
+             (fullC == 0 || gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d, uint64_t(fullC) * rowFracT * 32,
+                                            1, 0, 512, dst.View())) &&
+             (fullC == cols ||
+              gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d + uint64_t(fullC) * rowFracT * c0,
+                              uint64_t(cols - fullC) * 32, rowFracT, 512, 512, dst.View()));
     } else {
-        ok = ok && (fullR == 0 || gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d, uint64_t(fullR) * colFrac * 32, 1, 0,
-                                                  512, dst.View())) &&
-             (fullR == rows || gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d + uint64_t(fullR) * colFrac * c0,
-                                               uint64_t(rows - fullR) * 32, colFrac, 512, 512, dst.View()));
+        ok = ok &&
+             (fullR == 0 || gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d, uint64_t(fullR) * colFrac * 32,
+                                            1, 0, 512, dst.View())) &&
+             (fullR == rows ||
+              gaf_twin::Touch(Pipe::MTE1, api, "dst", true, d + uint64_t(fullR) * colFrac * c0,
+                              uint64_t(rows - fullR) * 32, colFrac, 512, 512, dst.View()));
     }
     if (!ok) {
         return;
@@ -232,15 +243,15 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
             }
             for (uint32_t i = 0; i < n; ++i) {
                 const uint32_t c = kf * c0 + i;
-                const uint64_t frac = toB ? uint64_t(m / c0) * (colPad / 16) + c / 16
-                                          : uint64_t(c / 16) * rowFracT + m / c0;
+                const uint64_t frac =
+                    toB ? uint64_t(m / c0) * (colPad / 16) + c / 16 : uint64_t(c / 16) * rowFracT + m / c0;
                 d[(frac * 16 + c % 16) * c0 + m % c0] = line[i];
             }
         }
     }
 }
 
-// ---- constant fill of L1, L0A, L0B --------------------------------------------------------------------------------------
+// ---- constant fill of L1, L0A, L0B ------------------------------------------------------------------------
 template <class T, class U = T, typename std::enable_if<std::is_same<T, U>::value, bool>::type = true>
 inline void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams<U>& p)
 {
@@ -248,7 +259,8 @@ inline void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams
     const Hardware to = gaf_twin::HardwareOfTensor(dst);
     const bool l0 = gaf_twin::IsL0(to);
     const Pipe pipe = l0 ? Pipe::MTE1 : Pipe::MTE2;
-    gaf_twin::check::rule(l0 || to == Hardware::L1, "position", "InitConstValue", "dst must lie in L1, L0A or L0B");
+    gaf_twin::check::rule(l0 || to == Hardware::L1, "position", "InitConstValue",
+                          "dst must lie in L1, L0A or L0B");
     gaf_twin::check::rule(p.repeatTimes <= 32767 && p.blockNum <= 32767 && p.dstGap <= 32767, "fill-limits",
                           "InitConstValue", "repeatTimes, blockNum and dstGap are at most 32767");
     if (p.repeatTimes == 0 || p.blockNum == 0) {
@@ -256,8 +268,8 @@ inline void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams
     }
     const int64_t unit = l0 ? 512 : 32, step = (int64_t(p.blockNum) + p.dstGap) * unit;
     gaf_twin::check::op(pipe, "InitConstValue");
-    if (gaf_twin::Touch(pipe, "InitConstValue", "dst", true, dst.GetPhyAddr(), p.blockNum * unit, p.repeatTimes, step,
-                        l0 ? 512 : 32, dst.View())) {
+    if (gaf_twin::Touch(pipe, "InitConstValue", "dst", true, dst.GetPhyAddr(), p.blockNum * unit,
+                        p.repeatTimes, step, l0 ? 512 : 32, dst.View())) {
         for (uint32_t r = 0; r < p.repeatTimes; ++r) {
             T* d = dst.GetPhyAddr() + step * r / int64_t(sizeof(T));
             for (uint32_t i = 0; i < p.blockNum * unit / sizeof(T); ++i) {
@@ -279,20 +291,24 @@ namespace gaf_twin {
 template <class T>
 constexpr rt::Num NumOf()
 {
-    return std::is_same<T, half>::value ? rt::Num::F16 : std::is_same<T, bfloat16_t>::value ? rt::Num::BF16 : rt::Num::F32;
+    return std::is_same<T, half>::value         ? rt::Num::F16
+           : std::is_same<T, bfloat16_t>::value ? rt::Num::BF16
+                                                : rt::Num::F32;
 }
 
 template <class C, class A, class B>
-inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const void* bias,
-                    check::View biasView, uint32_t biasBytes, const AscendC::MmadParams& p)
+inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b,
+                    const void* bias, check::View biasView, uint32_t biasBytes, const AscendC::MmadParams& p)
 {
-    static_assert((std::is_same<C, float>::value && std::is_same<A, B>::value && OneOf<A, half, bfloat16_t, float>) ||
-                      (std::is_same<C, int32_t>::value && OneOf<A, int8_t> && std::is_same<A, B>::value),
-                  "Mmad: A2 takes half, bfloat16_t or float into float, int8_t into int32_t");
+    static_assert(
+        (std::is_same<C, float>::value && std::is_same<A, B>::value && OneOf<A, half, bfloat16_t, float>) ||
+            (std::is_same<C, int32_t>::value && OneOf<A, int8_t> && std::is_same<A, B>::value),
+        "Mmad: A2 takes half, bfloat16_t or float into float, int8_t into int32_t");
     const char* api = "Mmad";
     constexpr uint32_t c0 = 32 / sizeof(A);
-    check::rule(p.m <= 4095 && p.n <= 4095 && p.k <= 4095, "mmad-limits", api, "m %u, n %u, k %u: at most 4095 each",
-                static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n), static_cast<uint32_t>(p.k));
+    check::rule(p.m <= 4095 && p.n <= 4095 && p.k <= 4095, "mmad-limits", api,
+                "m %u, n %u, k %u: at most 4095 each", static_cast<uint32_t>(p.m), static_cast<uint32_t>(p.n),
+                static_cast<uint32_t>(p.k));
     check::rule(HardwareOfTensor(c) == Hardware::L0C && HardwareOfTensor(a) == Hardware::L0A &&
                     HardwareOfTensor(b) == Hardware::L0B,
                 "position", api, "operands must lie in L0C, L0A, L0B");
@@ -306,20 +322,21 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
                     uint64_t(mPad) * nPad * 4 <= L0C_BYTES,
                 "mmad-capacity", api, "m %u, n %u, k %u exceed L0A, L0B or L0C", m, n, k);
     const bool accumulate = !p.cmatrixInitVal && !(p.cmatrixSource && bias != nullptr);
-    check::op(Pipe::M, api, (mPad / 16 * (nPad / 16) >= 10 ? check::OP_M_ORDERED : 0u) |
-                                (p.unitFlag != 0 ? check::OP_UNIT_FLAG : 0u));
-    bool ok = (fullM == 0 || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(kFrac) * 512, fullM / 16,
-                                   int64_t(aFrac) * 512, 512, a.View())) &&
+    check::op(Pipe::M, api,
+              (mPad / 16 * (nPad / 16) >= 10 ? check::OP_M_ORDERED : 0u) |
+                  (p.unitFlag != 0 ? check::OP_UNIT_FLAG : 0u));
+    bool ok = (fullM == 0 || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(kFrac) * 512,
+                                   fullM / 16, int64_t(aFrac) * 512, 512, a.View())) &&
               (fullM == m || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr() + uint64_t(fullM) * aFrac * c0,
                                    uint64_t(m - fullM) * 32, kFrac, 512, 512, a.View())) &&
-              Touch(Pipe::M, api, "filter", false, b.GetPhyAddr(), uint64_t(n) * 32, kFrac, int64_t(nPad) * 32, 512,
-                    b.View()) &&
+              Touch(Pipe::M, api, "filter", false, b.GetPhyAddr(), uint64_t(n) * 32, kFrac,
+                    int64_t(nPad) * 32, 512, b.View()) &&
               (bias == nullptr ||
                Touch(Pipe::M, api, "bias", false, bias, uint64_t(n) * biasBytes, 1, 0, 64, biasView));
     const uint32_t fullN = n / 16 * 16;
     for (int pass = accumulate ? 0 : 1; pass < 2 && ok; ++pass) {  // read, then write
-        ok = (fullN == 0 || Touch(Pipe::M, api, "dst", pass == 1, c.GetPhyAddr(), uint64_t(m) * 64, fullN / 16,
-                                  int64_t(mPad) * 64, 1024, c.View())) &&
+        ok = (fullN == 0 || Touch(Pipe::M, api, "dst", pass == 1, c.GetPhyAddr(), uint64_t(m) * 64,
+                                  fullN / 16, int64_t(mPad) * 64, 1024, c.View())) &&
              (fullN == n || Touch(Pipe::M, api, "dst", pass == 1, c.GetPhyAddr() + uint64_t(fullN) * mPad,
                                   uint64_t(n - fullN) * 4, m, 64, 0, c.View()));
     }
@@ -331,8 +348,8 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
         rt::MmadFloat(c.GetPhyAddr(), a.GetPhyAddr(), b.GetPhyAddr(), NumOf<A>(), m, n, k, aFrac,
                       static_cast<const float*>(from), !accumulate);
     } else {
-        rt::MmadInt8(c.GetPhyAddr(), a.GetPhyAddr(), b.GetPhyAddr(), m, n, k, static_cast<const int32_t*>(from),
-                     !accumulate);
+        rt::MmadInt8(c.GetPhyAddr(), a.GetPhyAddr(), b.GetPhyAddr(), m, n, k,
+                     static_cast<const int32_t*>(from), !accumulate);
     }
 }
 
@@ -341,11 +358,13 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
 namespace AscendC {
 
 template <class C, class A, class B>
-inline void Mmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm, const LocalTensor<B>& filter, const MmadParams& p)
+inline void Mmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm, const LocalTensor<B>& filter,
+                 const MmadParams& p)
 {
     gaf_twin::MmadAny(dst, fm, filter, nullptr, {}, 0, p);
 }
-// With a bias row in the bias table: it starts the sums when cmatrixInitVal is false and cmatrixSource is true.
+// With a bias row in the bias table: it starts the sums when cmatrixInitVal is false and cmatrixSource is
+// true.
 template <class C, class A, class B, class V>
 inline void Mmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm, const LocalTensor<B>& filter,
                  const LocalTensor<V>& bias, const MmadParams& p)
@@ -383,12 +402,12 @@ template <class D, class S>
 constexpr bool QuantFits(QuantMode_t q)
 {
     using Q = QuantMode_t;
-    return std::is_same<D, S>::value               ? q == Q::NoQuant
-           : std::is_same<S, float>::value         ? (std::is_same<D, half>::value         ? q == Q::F322F16
-                                                      : std::is_same<D, bfloat16_t>::value ? q == Q::F322BF16
-                                                                                           : q == Q::QF322B8_PRE)
-           : std::is_same<D, half>::value          ? q == Q::DEQF16
-                                                   : q == Q::REQ8;
+    return std::is_same<D, S>::value       ? q == Q::NoQuant
+           : std::is_same<S, float>::value ? (std::is_same<D, half>::value         ? q == Q::F322F16
+                                              : std::is_same<D, bfloat16_t>::value ? q == Q::F322BF16
+                                                                                   : q == Q::QF322B8_PRE)
+           : std::is_same<D, half>::value  ? q == Q::DEQF16
+                                           : q == Q::REQ8;
 }
 
 // L0C -> GM (row-major or Nz) or L1 (Nz) with relu and conversion.
@@ -406,8 +425,8 @@ inline void FixpipeAny(D* dst, check::View dstView, Hardware to, const LocalTens
                 "nSize %u is not a multiple of 16 up to 4095", static_cast<uint32_t>(p.nSize));
     check::rule(p.mSize <= (rowMajor ? 8192u : 65535u), "fixpipe-limits", api, "mSize %u is above 8192",
                 static_cast<uint32_t>(p.mSize));
-    check::rule(QuantFits<D, S>(p.quantPre), "fixpipe-quant", api, "quantPre %d does not convert between these types",
-                static_cast<int>(p.quantPre));
+    check::rule(QuantFits<D, S>(p.quantPre), "fixpipe-quant", api,
+                "quantPre %d does not convert between these types", static_cast<int>(p.quantPre));
     if (p.nSize == 0 || p.mSize == 0) {
         return;
     }
@@ -418,20 +437,21 @@ inline void FixpipeAny(D* dst, check::View dstView, Hardware to, const LocalTens
     for (uint32_t nd = 0; nd < nds; ++nd) {
         const S* s = src.GetPhyAddr() + uint64_t(nd) * p.srcNdStride * 256;
         D* d = dst + uint64_t(nd) * p.dstNdStride;
-        if (!Touch(Pipe::FIX, api, "src", false, s, uint64_t(p.mSize) * 64, blocks, int64_t(p.srcStride) * 64, 64,
-                   src.View())) {
+        if (!Touch(Pipe::FIX, api, "src", false, s, uint64_t(p.mSize) * 64, blocks, int64_t(p.srcStride) * 64,
+                   64, src.View())) {
             return;
         }
         if (rowMajor) {
             if (!Touch(Pipe::FIX, api, "dst", true, d, uint64_t(p.nSize) * sizeof(D), p.mSize,
-                       int64_t(p.dstStride) * int64_t(sizeof(D)), to == Hardware::GM ? sizeof(D) : 32, dstView)) {
+                       int64_t(p.dstStride) * int64_t(sizeof(D)), to == Hardware::GM ? sizeof(D) : 32,
+                       dstView)) {
                 return;
             }
             for (uint32_t i = 0; i < p.mSize; ++i) {
                 D row[4096];
                 for (uint32_t j = 0; j < p.nSize; ++j) {
-                    row[j] = FixValue<D>(s[(uint64_t(j / 16) * p.srcStride + i) * 16 + j % 16], p.quantPre, scale,
-                                         p.reluEn);
+                    row[j] = FixValue<D>(s[(uint64_t(j / 16) * p.srcStride + i) * 16 + j % 16], p.quantPre,
+                                         scale, p.reluEn);
                 }
                 D* to_ = d + uint64_t(i) * p.dstStride;
                 if (to == Hardware::GM) {
@@ -445,13 +465,15 @@ inline void FixpipeAny(D* dst, check::View dstView, Hardware to, const LocalTens
             const uint32_t width = 32 / sizeof(D) < 16 && !p.isChannelSplit ? 16 : 32 / sizeof(D);
             for (uint32_t j0 = 0; j0 < p.nSize; j0 += width) {
                 D* col = d + uint64_t(j0 / width) * p.dstStride * (32 / sizeof(D));
-                if (!Touch(Pipe::FIX, api, "dst", true, col, uint64_t(p.mSize) * width * sizeof(D), 1, 0, 32, dstView)) {
+                if (!Touch(Pipe::FIX, api, "dst", true, col, uint64_t(p.mSize) * width * sizeof(D), 1, 0, 32,
+                           dstView)) {
                     return;
                 }
                 for (uint32_t i = 0; i < p.mSize; ++i) {
                     for (uint32_t j = j0; j < j0 + width && j < p.nSize; ++j) {
-                        col[uint64_t(i) * width + j - j0] = FixValue<D>(
-                            s[(uint64_t(j / 16) * p.srcStride + i) * 16 + j % 16], p.quantPre, scale, p.reluEn);
+                        col[uint64_t(i) * width + j - j0] =
+                            FixValue<D>(s[(uint64_t(j / 16) * p.srcStride + i) * 16 + j % 16], p.quantPre,
+                                        scale, p.reluEn);
                     }
                 }
             }
@@ -466,8 +488,8 @@ namespace AscendC {
 template <class D, class S, const FixpipeConfig& CONFIG = CFG_ROW_MAJOR>
 inline void Fixpipe(const GlobalTensor<D>& dst, const LocalTensor<S>& src, const FixpipeParamsV220& p)
 {
-    gaf_twin::FixpipeAny<D, S>(dst.GetPhyAddr(), dst.View(), Hardware::GM, src, CONFIG.format == CO2Layout::ROW_MAJOR,
-                               p);
+    gaf_twin::FixpipeAny<D, S>(dst.GetPhyAddr(), dst.View(), Hardware::GM, src,
+                               CONFIG.format == CO2Layout::ROW_MAJOR, p);
 }
 template <class D, class S, const FixpipeConfig& CONFIG = CFG_ROW_MAJOR>
 inline void Fixpipe(const LocalTensor<D>& dst, const LocalTensor<S>& src, const FixpipeParamsV220& p)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device library's tile functions with direct bodies: same contract as gaf_vector.h, used in fast mode only.
+// The device library's tile functions with direct bodies: same contract as gaf_vector.h, used in fast mode
+// only.
 #ifndef GAF_TWIN_FAST_VECTOR_H
 #define GAF_TWIN_FAST_VECTOR_H
 
+#include "twin/copy.h"
 #include "twin/math.h"
+#include "twin/move.h"
 
 namespace gaf {
 
@@ -28,12 +31,14 @@ inline void StoreTile(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uin
         return;
     }
     rt::CopyRuns(dst.GetPhyAddr(), src.GetPhyAddr(), lanes * sizeof(T), rows,
-                 static_cast<int64_t>(gmRowStride * sizeof(T)), static_cast<int64_t>(PitchOf<T>(lanes) * sizeof(T)));
+                 static_cast<int64_t>(gmRowStride * sizeof(T)),
+                 static_cast<int64_t>(PitchOf<T>(lanes) * sizeof(T)));
 }
 
 template <class T, class I>
 inline void GatherTile(const LocalTensor<T>& dst, const GlobalTensor<T>& table, const GlobalTensor<I>& ids,
-                       uint32_t rows, uint32_t lanes, int64_t idStride, uint64_t tableRowStride, int64_t tableRows)
+                       uint32_t rows, uint32_t lanes, int64_t idStride, uint64_t tableRowStride,
+                       int64_t tableRows)
 {
     static_assert(IS_SAME<I, int32_t> || IS_SAME<I, int64_t>, "GatherTile: indices are int32_t or int64_t");
     const uint32_t pitch = PitchOf<T>(lanes);
@@ -52,28 +57,32 @@ inline void BinaryCol(const LocalTensor<T>& dst, const LocalTensor<T>& a, const 
     static_assert(IS_SAME<T, float> || (IS_SAME<T, int32_t> && OP != Bop::DIV && OP != Bop::RDIV),
                   "BinaryCol: float, or int32_t without division");
     if constexpr (IS_SAME<T, float>) {
-        rt::TileCol(dst.GetPhyAddr(), a.GetPhyAddr(), col.GetPhyAddr(), rows, PitchOf<T>(lanes), static_cast<int>(OP));
+        rt::TileCol(dst.GetPhyAddr(), a.GetPhyAddr(), col.GetPhyAddr(), rows, PitchOf<T>(lanes),
+                    static_cast<int>(OP));
     } else {
-        rt::TileColI(dst.GetPhyAddr(), a.GetPhyAddr(), col.GetPhyAddr(), rows, PitchOf<T>(lanes), static_cast<int>(OP));
+        rt::TileColI(dst.GetPhyAddr(), a.GetPhyAddr(), col.GetPhyAddr(), rows, PitchOf<T>(lanes),
+                     static_cast<int>(OP));
     }
 }
 
 template <Bop OP, class T>
-inline void BinaryRow(const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& row, uint32_t rows,
-                      uint32_t lanes)
+inline void BinaryRow(const LocalTensor<T>& dst, const LocalTensor<T>& a, const LocalTensor<T>& row,
+                      uint32_t rows, uint32_t lanes)
 {
     static_assert(IS_SAME<T, float> || (IS_SAME<T, int32_t> && OP != Bop::DIV && OP != Bop::RDIV),
                   "BinaryRow: float, or int32_t without division");
     if constexpr (IS_SAME<T, float>) {
-        rt::TileRow(dst.GetPhyAddr(), a.GetPhyAddr(), row.GetPhyAddr(), rows, PitchOf<T>(lanes), static_cast<int>(OP));
+        rt::TileRow(dst.GetPhyAddr(), a.GetPhyAddr(), row.GetPhyAddr(), rows, PitchOf<T>(lanes),
+                    static_cast<int>(OP));
     } else {
-        rt::TileRowI(dst.GetPhyAddr(), a.GetPhyAddr(), row.GetPhyAddr(), rows, PitchOf<T>(lanes), static_cast<int>(OP));
+        rt::TileRowI(dst.GetPhyAddr(), a.GetPhyAddr(), row.GetPhyAddr(), rows, PitchOf<T>(lanes),
+                     static_cast<int>(OP));
     }
 }
 
 template <class T>
-inline void BroadcastCol(const LocalTensor<T>& dst, const LocalTensor<T>& col, const LocalTensor<T>&, uint32_t rows,
-                         uint32_t lanes)
+inline void BroadcastCol(const LocalTensor<T>& dst, const LocalTensor<T>& col, const LocalTensor<T>&,
+                         uint32_t rows, uint32_t lanes)
 {
     const uint32_t pitch = PitchOf<T>(lanes);
     for (uint32_t r = 0; r < rows; ++r) {
@@ -92,11 +101,13 @@ template <Mon M>
 inline void RowReduce(const LocalTensor<float>& col, const LocalTensor<float>& src, const LocalTensor<float>&,
                       uint32_t rows, uint32_t lanes)
 {
-    rt::TileRowReduce(col.GetPhyAddr(), src.GetPhyAddr(), rows, lanes, PitchOf<float>(lanes), static_cast<int>(M));
+    rt::TileRowReduce(col.GetPhyAddr(), src.GetPhyAddr(), rows, lanes, PitchOf<float>(lanes),
+                      static_cast<int>(M));
 }
 
 template <Mon M>
-inline void ColReduce(const LocalTensor<float>& row, const LocalTensor<float>& src, uint32_t rows, uint32_t lanes)
+inline void ColReduce(const LocalTensor<float>& row, const LocalTensor<float>& src, uint32_t rows,
+                      uint32_t lanes)
 {
     rt::TileColReduce(row.GetPhyAddr(), src.GetPhyAddr(), rows, PitchOf<float>(lanes), static_cast<int>(M));
 }
@@ -109,7 +120,8 @@ template <class D, class S>
 inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, RoundMode mode, uint32_t rows,
                      uint32_t lanes)
 {
-    static_assert(gaf_twin::CastModes<D, S>() != 0, "CastTile: A2 has no such pair of types in one instruction");
+    static_assert(gaf_twin::CastModes<D, S>() != 0,
+                  "CastTile: A2 has no such pair of types in one instruction");
     const uint32_t dp = PitchOf<D>(lanes), sp = PitchOf<S>(lanes);
     if (dp == sp) {
         rt::Convert<D, S>(dst.GetPhyAddr(), src.GetPhyAddr(), mode, rows * dp);
@@ -124,8 +136,8 @@ inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, Round
 }
 
 template <class D, class S>
-inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, const LocalTensor<half>& tmp, RoundMode mode,
-                     uint32_t rows, uint32_t lanes)
+inline void CastTile(const LocalTensor<D>& dst, const LocalTensor<S>& src, const LocalTensor<half>& tmp,
+                     RoundMode mode, uint32_t rows, uint32_t lanes)
 {
     if constexpr (IS_BYTE<S> && IS_SAME<D, float>) {
         CastTile(tmp, src, RoundMode::CAST_NONE, rows, lanes);
@@ -158,18 +170,19 @@ inline void Compare01S(const LocalTensor<float>& dst, const LocalTensor<float>& 
 {
     rt::Compare01(dst.GetPhyAddr(), a.GetPhyAddr(), &scalar, true, M, count);
 }
-inline void Select01(const LocalTensor<float>& dst, const LocalTensor<float>& cond, const LocalTensor<float>& a,
-                     const LocalTensor<float>& b, const LocalTensor<uint8_t>&, uint32_t count)
+inline void Select01(const LocalTensor<float>& dst, const LocalTensor<float>& cond,
+                     const LocalTensor<float>& a, const LocalTensor<float>& b, const LocalTensor<uint8_t>&,
+                     uint32_t count)
 {
     rt::Select01(dst.GetPhyAddr(), cond.GetPhyAddr(), a.GetPhyAddr(), b.GetPhyAddr(), count);
 }
 
-#define GAF_FAST_UNARY(NAME, OP)                                                                       \
-    template <class TMP>                                                                               \
+#define GAF_FAST_UNARY(NAME, OP)                                                                            \
+    template <class TMP>                                                                                    \
     inline void NAME(const LocalTensor<float>& dst, const LocalTensor<float>& src, const LocalTensor<TMP>&, \
-                     uint32_t count)                                                                   \
-    {                                                                                                  \
-        rt::Apply<rt::Op::OP, float>(dst.GetPhyAddr(), src.GetPhyAddr(), nullptr, count);              \
+                     uint32_t count)                                                                        \
+    {                                                                                                       \
+        rt::Apply<rt::Op::OP, float>(dst.GetPhyAddr(), src.GetPhyAddr(), nullptr, count);                   \
     }
 GAF_FAST_UNARY(Rsqrt1, RSQRT)
 GAF_FAST_UNARY(Recip1, RECIPROCAL)
@@ -181,8 +194,8 @@ GAF_FAST_UNARY(Tan1, TAN)
 GAF_FAST_UNARY(Atan1, ATAN)
 GAF_FAST_UNARY(Log1, LN)
 #undef GAF_FAST_UNARY
-inline void Pow1(const LocalTensor<float>& dst, const LocalTensor<float>& base, const LocalTensor<float>& exponent,
-                 const LocalTensor<uint8_t>&, uint32_t count)
+inline void Pow1(const LocalTensor<float>& dst, const LocalTensor<float>& base,
+                 const LocalTensor<float>& exponent, const LocalTensor<uint8_t>&, uint32_t count)
 {
     rt::Apply<rt::Op::POWER, float>(dst.GetPhyAddr(), base.GetPhyAddr(), exponent.GetPhyAddr(), count);
 }

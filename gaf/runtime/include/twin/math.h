@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // High-level mathematics and activation API on half and float: exact functions of the runtime library.
 //
-// dst must not overlap src; tmp must have the bytes that the toolkit needs at least (the twin itself uses none).
+// dst must not overlap src; tmp must have the bytes that the toolkit needs at least (the twin itself uses
+// none).
 #ifndef GAF_TWIN_MATH_H
 #define GAF_TWIN_MATH_H
 
@@ -11,21 +12,23 @@ namespace gaf_twin {
 
 // Minimum bytes of tmp: 256 bytes times the number of float (half) temporaries of the function.
 template <class T>
-inline bool TouchTmp(const char* api, const AscendC::LocalTensor<uint8_t>& tmp, uint32_t floatTemps, uint32_t halfTemps)
+inline bool TouchTmp(const char* api, const AscendC::LocalTensor<uint8_t>& tmp, uint32_t floatTemps,
+                     uint32_t halfTemps)
 {
     const uint32_t need = 256 * (std::is_same<T, float>::value ? floatTemps : halfTemps);
-    check::rule(tmp.GetSize() >= need, "tmp-size", api, "sharedTmpBuffer has %u bytes, at least %u are needed",
-                tmp.GetSize(), need);
+    check::rule(tmp.GetSize() >= need, "tmp-size", api,
+                "sharedTmpBuffer has %u bytes, at least %u are needed", tmp.GetSize(), need);
     // The toolkit uses as much of it as speeds it up: all of it counts as written.
-    return check::access(Pipe::V, api, "sharedTmpBuffer", true, tmp.GetPhyAddr(), tmp.GetSize(), 1, 0, 32, tmp.View());
+    return check::access(Pipe::V, api, "sharedTmpBuffer", true, tmp.GetPhyAddr(), tmp.GetSize(), 1, 0, 32,
+                         tmp.View());
 }
 
 constexpr uint32_t USES_RESERVED_UB = 1u << 31;  // a flag of MathUnary: the function borrows the top of UB
 
 template <class T>
-inline void MathUnary(const char* api, rt::Fn fn, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                      const AscendC::LocalTensor<uint8_t>* tmp, uint32_t floatTemps, uint32_t halfTemps, uint32_t n,
-                      uint32_t flags)
+inline void MathUnary(const char* api, rt::Fn fn, const AscendC::LocalTensor<T>& dst,
+                      const AscendC::LocalTensor<T>& src, const AscendC::LocalTensor<uint8_t>* tmp,
+                      uint32_t floatTemps, uint32_t halfTemps, uint32_t n, uint32_t flags)
 {
     if (n == 0) {
         return;
@@ -34,7 +37,8 @@ inline void MathUnary(const char* api, rt::Fn fn, const AscendC::LocalTensor<T>&
     if ((flags & USES_RESERVED_UB) != 0) {
         check::reservedUb(api);
     }
-    if (TouchFlat(api, "src", false, src, n) && (tmp == nullptr || TouchTmp<T>(api, *tmp, floatTemps, halfTemps)) &&
+    if (TouchFlat(api, "src", false, src, n) &&
+        (tmp == nullptr || TouchTmp<T>(api, *tmp, floatTemps, halfTemps)) &&
         TouchFlat(api, "dst", true, dst, n)) {
         fn(dst.GetPhyAddr(), src.GetPhyAddr(), nullptr, n);
     }
@@ -44,31 +48,32 @@ inline void MathUnary(const char* api, rt::Fn fn, const AscendC::LocalTensor<T>&
 
 namespace AscendC {
 
-#define GAF_TWIN_MATH(NAME, OP, FLOAT_TEMPS, HALF_TEMPS, FLAGS)                                                        \
-    template <class T, bool isReuseSource = false>                                                                     \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& tmp,            \
-                     const uint32_t count)                                                                             \
-    {                                                                                                                  \
-        static_assert(gaf_twin::OneOf<T, half, float>, #NAME ": A2 takes half and float");                             \
-        gaf_twin::MathUnary(#NAME, &gaf_twin::rt::Apply<gaf_twin::rt::Op::OP, T>, dst, src, &tmp, FLOAT_TEMPS,         \
-                            HALF_TEMPS, count, FLAGS);                                                                 \
-    }                                                                                                                  \
-    template <class T, bool isReuseSource = false>                                                                     \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& tmp)            \
-    {                                                                                                                  \
-        NAME<T, isReuseSource>(dst, src, tmp, src.GetSize());                                                          \
-    }                                                                                                                  \
-    template <class T, bool isReuseSource = false>                                                                     \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count)                       \
-    {                                                                                                                  \
-        static_assert(gaf_twin::OneOf<T, half, float>, #NAME ": A2 takes half and float");                             \
-        gaf_twin::MathUnary(#NAME, &gaf_twin::rt::Apply<gaf_twin::rt::Op::OP, T>, dst, src,                            \
-                            static_cast<const LocalTensor<uint8_t>*>(nullptr), FLOAT_TEMPS, HALF_TEMPS, count, FLAGS); \
-    }                                                                                                                  \
-    template <class T, bool isReuseSource = false>                                                                     \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src)                                             \
-    {                                                                                                                  \
-        NAME<T, isReuseSource>(dst, src, src.GetSize());                                                               \
+#define GAF_TWIN_MATH(NAME, OP, FLOAT_TEMPS, HALF_TEMPS, FLAGS)                                             \
+    template <class T, bool isReuseSource = false>                                                          \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& tmp, \
+                     const uint32_t count)                                                                  \
+    {                                                                                                       \
+        static_assert(gaf_twin::OneOf<T, half, float>, #NAME ": A2 takes half and float");                  \
+        gaf_twin::MathUnary(#NAME, &gaf_twin::rt::Apply<gaf_twin::rt::Op::OP, T>, dst, src, &tmp,           \
+                            FLOAT_TEMPS, HALF_TEMPS, count, FLAGS);                                         \
+    }                                                                                                       \
+    template <class T, bool isReuseSource = false>                                                          \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& tmp) \
+    {                                                                                                       \
+        NAME<T, isReuseSource>(dst, src, tmp, src.GetSize());                                               \
+    }                                                                                                       \
+    template <class T, bool isReuseSource = false>                                                          \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count)            \
+    {                                                                                                       \
+        static_assert(gaf_twin::OneOf<T, half, float>, #NAME ": A2 takes half and float");                  \
+        gaf_twin::MathUnary(#NAME, &gaf_twin::rt::Apply<gaf_twin::rt::Op::OP, T>, dst, src,                 \
+                            static_cast<const LocalTensor<uint8_t>*>(nullptr), FLOAT_TEMPS, HALF_TEMPS,     \
+                            count, FLAGS);                                                                  \
+    }                                                                                                       \
+    template <class T, bool isReuseSource = false>                                                          \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src)                                  \
+    {                                                                                                       \
+        NAME<T, isReuseSource>(dst, src, src.GetSize());                                                    \
     }
 
 #define GAF_TWIN_NO_ALIAS gaf_twin::check::OP_NO_ALIAS
@@ -116,8 +121,8 @@ inline void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const Loca
                 const uint32_t count)
 {
     static_assert(gaf_twin::OneOf<T, half, float>, "Exp: A2 takes half and float");
-    gaf_twin::MathUnary("Exp", &gaf_twin::rt::Apply<gaf_twin::rt::Op::EXP, T>, dst, src, &tmp, isReuseSource ? 2 : 3, 4,
-                        count, GAF_TWIN_NO_ALIAS);
+    gaf_twin::MathUnary("Exp", &gaf_twin::rt::Apply<gaf_twin::rt::Op::EXP, T>, dst, src, &tmp,
+                        isReuseSource ? 2 : 3, 4, count, GAF_TWIN_NO_ALIAS);
 }
 template <class T, bool isReuseSource = false>
 inline void Silu(const LocalTensor<T>& dst, const LocalTensor<T>& src, uint32_t count)
@@ -141,8 +146,8 @@ inline void Power(const LocalTensor<T>& dst, const LocalTensor<T>& base, const L
         gaf_twin::TouchFlat("Power", "src1", false, exponent, count) &&
         gaf_twin::TouchTmp<T>("Power", tmp, 4, std::is_same<T, half>::value ? 14 : 6) &&
         gaf_twin::TouchFlat("Power", "dst", true, dst, count)) {
-        gaf_twin::rt::Apply<gaf_twin::rt::Op::POWER, T>(dst.GetPhyAddr(), base.GetPhyAddr(), exponent.GetPhyAddr(),
-                                                        count);
+        gaf_twin::rt::Apply<gaf_twin::rt::Op::POWER, T>(dst.GetPhyAddr(), base.GetPhyAddr(),
+                                                        exponent.GetPhyAddr(), count);
     }
 }
 template <class T, bool isReuseSource = false>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TPipe, TQue, TBuf: buffers of a core, their queues and the events behind them, with the states of the toolkit.
+// TPipe, TQue, TBuf: buffers of a core, their queues and the events behind them, with the states of the
+// toolkit.
 #ifndef GAF_TWIN_QUEUE_H
 #define GAF_TWIN_QUEUE_H
 
@@ -14,12 +15,17 @@ using AscendC::TBufState;
 constexpr TPosition QueueSource(TPosition p)
 {
     switch (p) {
-        case TPosition::A1: case TPosition::B1: case TPosition::C1: case TPosition::VECIN: return TPosition::GM;
+        case TPosition::A1:
+        case TPosition::B1:
+        case TPosition::C1:
+        case TPosition::VECIN: return TPosition::GM;
         case TPosition::A2: return TPosition::A1;
         case TPosition::B2: return TPosition::B1;
         case TPosition::C2: return TPosition::C1;
         case TPosition::C2PIPE2GM: return TPosition::B1;
-        case TPosition::CO1: case TPosition::CO2: case TPosition::VECOUT: return p;
+        case TPosition::CO1:
+        case TPosition::CO2:
+        case TPosition::VECOUT: return p;
         default: return TPosition::MAX;
     }
 }
@@ -27,9 +33,16 @@ constexpr TPosition QueueTarget(TPosition p)
 {
     switch (p) {
         case TPosition::CO1: return TPosition::CO2;
-        case TPosition::CO2: case TPosition::VECOUT: return TPosition::GM;
-        case TPosition::A1: case TPosition::B1: case TPosition::C1: case TPosition::A2: case TPosition::B2:
-        case TPosition::C2: case TPosition::VECIN: case TPosition::C2PIPE2GM: return p;
+        case TPosition::CO2:
+        case TPosition::VECOUT: return TPosition::GM;
+        case TPosition::A1:
+        case TPosition::B1:
+        case TPosition::C1:
+        case TPosition::A2:
+        case TPosition::B2:
+        case TPosition::C2:
+        case TPosition::VECIN:
+        case TPosition::C2PIPE2GM: return p;
         default: return TPosition::MAX;
     }
 }
@@ -42,10 +55,10 @@ constexpr HardEvent QueueEvent(Hardware src, Hardware dst, bool forward)
     using H = Hardware;
     using E = HardEvent;
     if (src == H::GM) {
-        return dst == H::UB                      ? (forward ? E::MTE2_V : E::V_MTE2)
-               : dst == H::L1                    ? (forward ? E::MTE2_MTE1 : E::MTE1_MTE2)
-               : dst == H::L0A || dst == H::L0B  ? (forward ? E::MTE2_M : E::M_MTE2)
-                                                 : E::MAX;
+        return dst == H::UB                     ? (forward ? E::MTE2_V : E::V_MTE2)
+               : dst == H::L1                   ? (forward ? E::MTE2_MTE1 : E::MTE1_MTE2)
+               : dst == H::L0A || dst == H::L0B ? (forward ? E::MTE2_M : E::M_MTE2)
+                                                : E::MAX;
     }
     if (src == H::UB) {
         return dst == H::GM   ? (forward ? E::V_MTE3 : E::MTE3_V)
@@ -76,8 +89,8 @@ inline int8_t AllocEvent(HardEvent e, bool hold)
             return id;
         }
     }
-    check::rule(false, "event-ids", "AllocEventID", "all %d event ids of %s are in use (too many tensors not freed)",
-                EVENT_IDS, EventName(e));
+    check::rule(false, "event-ids", "AllocEventID",
+                "all %d event ids of %s are in use (too many tensors not freed)", EVENT_IDS, EventName(e));
     return AscendC::INVALID_TEVENTID;
 }
 inline void ReleaseEvent(HardEvent e, int8_t id)
@@ -88,7 +101,8 @@ inline void ReleaseEvent(HardEvent e, int8_t id)
     }
 }
 
-// A new buffer from the pool of `pos`; never null: what does not fit is reported and placed at the pool's start.
+// A new buffer from the pool of `pos`; never null: what does not fit is reported and placed at the pool's
+// start.
 Buffer* NewBuffer(TPosition pos, uint32_t len, HardEvent freeEvent, const char* what, uint32_t index);
 
 }  // namespace gaf_twin
@@ -119,8 +133,8 @@ public:
     template <TPosition SRC_USER, TPosition DST_USER, class T>
     bool EnQue(const LocalTensor<T>& tensor)
     {
-        return Push(tensor.GetBufferHandle(),
-                    gaf_twin::QueueEvent(gaf_twin::HardwareOf(SRC_USER), gaf_twin::HardwareOf(DST_USER), true));
+        return Push(tensor.GetBufferHandle(), gaf_twin::QueueEvent(gaf_twin::HardwareOf(SRC_USER),
+                                                                   gaf_twin::HardwareOf(DST_USER), true));
     }
     template <class T>
     LocalTensor<T> DeQue()
@@ -216,8 +230,8 @@ private:
                 return b;
             }
         }
-        gaf_twin::check::rule(false, "queue-alloc", "AllocTensor", "no free buffer among the %u of the %s", count_,
-                              Name());
+        gaf_twin::check::rule(false, "queue-alloc", "AllocTensor", "no free buffer among the %u of the %s",
+                              count_, Name());
         gaf_twin::Abandon("queue-alloc", count_ == 0 ? "AllocTensor before InitBuffer"
                                                      : "AllocTensor waits for a buffer that nobody frees");
     }
@@ -247,8 +261,8 @@ private:
         if (!Owns(b, "EnQue")) {
             return false;
         }
-        if (!gaf_twin::check::rule(used_ < CAPACITY, "queue-depth", "EnQue", "the %s holds %u tensors, its depth",
-                                   Name(), used_) ||
+        if (!gaf_twin::check::rule(used_ < CAPACITY, "queue-depth", "EnQue",
+                                   "the %s holds %u tensors, its depth", Name(), used_) ||
             used_ >= CAPACITY) {
             return false;
         }
@@ -320,8 +334,8 @@ public:
             gaf_twin::Abandon("buffer-init", "TBuf::Get before InitBuffer");
         }
         gaf_twin::check::rule(uint64_t(count) * sizeof(T) + offset <= bytes_, "buffer-size", "TBuf::Get",
-                              "%u elements of %u bytes at byte %u do not fit the %u bytes of the buffer", count,
-                              static_cast<uint32_t>(sizeof(T)), offset, bytes_);
+                              "%u elements of %u bytes at byte %u do not fit the %u bytes of the buffer",
+                              count, static_cast<uint32_t>(sizeof(T)), offset, bytes_);
         return LocalTensor<T>(reinterpret_cast<T*>(buffer_->base + offset), count, POS, buffer_);
     }
     template <class T>
@@ -376,7 +390,8 @@ public:
         alive_ = true;
         if (c.kind == gaf_twin::CoreKind::AIC) {  // the toolkit keeps three M_MTE1 ids for its matrix macros
             for (int i = 0; i < 3; ++i) {
-                gaf_twin::check::setFlag(HardEvent::M_MTE1, gaf_twin::AllocEvent(HardEvent::M_MTE1, true), true);
+                gaf_twin::check::setFlag(HardEvent::M_MTE1, gaf_twin::AllocEvent(HardEvent::M_MTE1, true),
+                                         true);
             }
         }
     }
@@ -429,7 +444,8 @@ public:
     LocalTensor<T> GetAbsAddr(int32_t offset, int32_t count) const
     {
         uint8_t* base = gaf_twin::Current().arena[static_cast<uint32_t>(gaf_twin::HardwareOf(POS))];
-        return LocalTensor<T>(reinterpret_cast<T*>(base + offset), static_cast<uint32_t>(count), POS, nullptr);
+        return LocalTensor<T>(reinterpret_cast<T*>(base + offset), static_cast<uint32_t>(count), POS,
+                              nullptr);
     }
 
     // Gives all buffers back; the pipe can be used again with new InitBuffer calls.

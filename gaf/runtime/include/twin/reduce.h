@@ -9,15 +9,16 @@ namespace gaf_twin {
 
 enum class Fold : uint8_t { SUM, MAX, MIN };
 
-// The active lanes of repeat r, gathered (inactive lanes are left out). `at[i]` is the lane number of element i.
+// The active lanes of repeat r, gathered (inactive lanes are left out). `at[i]` is the lane number of element
+// i.
 template <class T>
-inline uint32_t ActiveLanes(const AscendC::LocalTensor<T>& src, const Shape& s, uint32_t r, uint32_t blk, uint32_t rep,
-                            T* out, uint8_t* at)
+inline uint32_t ActiveLanes(const AscendC::LocalTensor<T>& src, const Shape& s, uint32_t r, uint32_t blk,
+                            uint32_t rep, T* out, uint8_t* at)
 {
     uint32_t n = 0;
     for (uint32_t l = 0; l < LANES<T>; ++l) {
-        const bool active = s.counter ? r * LANES<T> + l < s.count
-                                      : ((l < 64 ? s.lo >> l : s.hi >> (l - 64)) & 1) != 0;
+        const bool active =
+            s.counter ? r * LANES<T> + l < s.count : ((l < 64 ? s.lo >> l : s.hi >> (l - 64)) & 1) != 0;
         if (active) {
             out[n] = src.GetPhyAddr()[(uint64_t(r) * rep + uint64_t(l / BLK<T>) * blk) * BLK<T> + l % BLK<T>];
             at[n] = static_cast<uint8_t>(l);
@@ -41,15 +42,17 @@ inline void PutIndex(T* dst, uint32_t index)
 // The limits of the instruction behind int32_t parameters.
 inline void CheckReduceRepeat(const char* api, const Shape& s, int32_t dstRep, int32_t blk, int32_t rep)
 {
-    check::rule(s.counter || s.repeat <= 255, "repeat", api, "repeat %d is not in 0..255", static_cast<int>(s.repeat));
-    check::rule(dstRep >= 0 && dstRep <= 65535 && blk >= 0 && blk <= 65535 && rep >= 0 && rep <= 65535, "stride", api,
-                "strides %d, %d and %d: each is 0 to 65535", dstRep, blk, rep);
+    check::rule(s.counter || s.repeat <= 255, "repeat", api, "repeat %d is not in 0..255",
+                static_cast<int>(s.repeat));
+    check::rule(dstRep >= 0 && dstRep <= 65535 && blk >= 0 && blk <= 65535 && rep >= 0 && rep <= 65535,
+                "stride", api, "strides %d, %d and %d: each is 0 to 65535", dstRep, blk, rep);
 }
 
 // One result per repeat. dstRep in elements of one result (2 elements per result for value and index).
 template <Fold F, class T>
-inline void WholeReduce(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                        const Shape& s, int32_t dstRep, int32_t blk, int32_t rep, AscendC::ReduceOrder order)
+inline void WholeReduce(const char* api, const AscendC::LocalTensor<T>& dst,
+                        const AscendC::LocalTensor<T>& src, const Shape& s, int32_t dstRep, int32_t blk,
+                        int32_t rep, AscendC::ReduceOrder order)
 {
     static_assert(OneOf<T, half, float>, "WholeReduce*: A2 takes half and float");
     using O = AscendC::ReduceOrder;
@@ -61,8 +64,8 @@ inline void WholeReduce(const char* api, const AscendC::LocalTensor<T>& dst, con
     }
     CheckReduceRepeat(api, s, dstRep, blk, rep);
     check::op(Pipe::V, api, check::OP_MAY_OVERLAP);
-    if (!TouchLanes(api, "src", false, src, Lanes{src.GetPhyAddr(), sizeof(T), uint32_t(blk), uint32_t(rep), false}, s,
-                    LANES<T>) ||
+    if (!TouchLanes(api, "src", false, src,
+                    Lanes{src.GetPhyAddr(), sizeof(T), uint32_t(blk), uint32_t(rep), false}, s, LANES<T>) ||
         !check::access(Pipe::V, api, "dst", true, dst.GetPhyAddr(), width * sizeof(T), repeat,
                        int64_t(dstRep) * width * int64_t(sizeof(T)), width * sizeof(T), dst.View())) {
         return;
@@ -96,11 +99,13 @@ inline void WholeReduce(const char* api, const AscendC::LocalTensor<T>& dst, con
     }
 }
 
-// One result per 32-byte block (group = BLK<T>) or per pair of lanes (group = 2). dstRep: results of one repeat apart,
-// in units of 8 blocks' results (BlockReduce) or of 256 bytes' worth (PairReduce) as on the device.
+// One result per 32-byte block (group = BLK<T>) or per pair of lanes (group = 2). dstRep: results of one
+// repeat apart, in units of 8 blocks' results (BlockReduce) or of 256 bytes' worth (PairReduce) as on the
+// device.
 template <Fold F, class T>
-inline void GroupReduce(const char* api, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<T>& src,
-                        const Shape& s, uint32_t group, int32_t dstRep, int32_t blk, int32_t rep)
+inline void GroupReduce(const char* api, const AscendC::LocalTensor<T>& dst,
+                        const AscendC::LocalTensor<T>& src, const Shape& s, uint32_t group, int32_t dstRep,
+                        int32_t blk, int32_t rep)
 {
     static_assert(OneOf<T, half, float>, "BlockReduce*, PairReduceSum: A2 takes half and float");
     const uint32_t repeat = s.counter ? DivUp(s.count, LANES<T>) : s.repeat, results = LANES<T> / group;
@@ -110,11 +115,11 @@ inline void GroupReduce(const char* api, const AscendC::LocalTensor<T>& dst, con
     CheckReduceRepeat(api, s, dstRep, blk, rep);
     check::op(Pipe::V, api, check::OP_MAY_OVERLAP);
     const uint64_t pitch = uint64_t(dstRep) * results;
-    if (!TouchLanes(api, "src", false, src, Lanes{src.GetPhyAddr(), sizeof(T), uint32_t(blk), uint32_t(rep), false}, s,
-                    LANES<T>) ||
+    if (!TouchLanes(api, "src", false, src,
+                    Lanes{src.GetPhyAddr(), sizeof(T), uint32_t(blk), uint32_t(rep), false}, s, LANES<T>) ||
         !check::access(Pipe::V, api, "dst", true, dst.GetPhyAddr(), results * sizeof(T), repeat,
-                       static_cast<int64_t>(pitch * sizeof(T)), results * sizeof(T) < 32 ? results * sizeof(T) : 32,
-                       dst.View())) {
+                       static_cast<int64_t>(pitch * sizeof(T)),
+                       results * sizeof(T) < 32 ? results * sizeof(T) : 32, dst.View())) {
         return;
     }
     T lanes[128];
@@ -147,8 +152,8 @@ inline void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 {
     gaf_twin::WholeReduce<gaf_twin::Fold::SUM>(
         "WholeReduceSum", dst, src,
-        gaf_twin::ShapeFor<isSetMask>("WholeReduceSum", uint64_t(mask), uint32_t(repeat), gaf_twin::LANES<T>), dstRep,
-        blk, rep, ReduceOrder::ORDER_ONLY_VALUE);
+        gaf_twin::ShapeFor<isSetMask>("WholeReduceSum", uint64_t(mask), uint32_t(repeat), gaf_twin::LANES<T>),
+        dstRep, blk, rep, ReduceOrder::ORDER_ONLY_VALUE);
 }
 template <class T, bool isSetMask = true>
 inline void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],
@@ -156,50 +161,54 @@ inline void WholeReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src,
 {
     gaf_twin::WholeReduce<gaf_twin::Fold::SUM>(
         "WholeReduceSum", dst, src,
-        gaf_twin::ShapeFor<isSetMask>("WholeReduceSum", mask, uint32_t(repeat), gaf_twin::LANES<T>), dstRep, blk, rep,
-        ReduceOrder::ORDER_ONLY_VALUE);
+        gaf_twin::ShapeFor<isSetMask>("WholeReduceSum", mask, uint32_t(repeat), gaf_twin::LANES<T>), dstRep,
+        blk, rep, ReduceOrder::ORDER_ONLY_VALUE);
 }
 
-#define GAF_TWIN_WHOLE_REDUCE(NAME, FOLD)                                                                              \
-    template <class T, bool isSetMask = true>                                                                          \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask, const int32_t repeat,   \
-                     const int32_t dstRep, const int32_t blk, const int32_t rep,                                       \
-                     ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX)                                               \
-    {                                                                                                                  \
-        gaf_twin::WholeReduce<gaf_twin::Fold::FOLD>(                                                                   \
-            #NAME, dst, src, gaf_twin::ShapeFor<isSetMask>(#NAME, uint64_t(mask), uint32_t(repeat), gaf_twin::LANES<T>), \
-            dstRep, blk, rep, order);                                                                                  \
-    }                                                                                                                  \
-    template <class T, bool isSetMask = true>                                                                          \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[], const int32_t repeat, \
-                     const int32_t dstRep, const int32_t blk, const int32_t rep,                                       \
-                     ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX)                                               \
-    {                                                                                                                  \
-        gaf_twin::WholeReduce<gaf_twin::Fold::FOLD>(                                                                   \
-            #NAME, dst, src, gaf_twin::ShapeFor<isSetMask>(#NAME, mask, uint32_t(repeat), gaf_twin::LANES<T>), dstRep, \
-            blk, rep, order);                                                                                          \
+#define GAF_TWIN_WHOLE_REDUCE(NAME, FOLD)                                                                  \
+    template <class T, bool isSetMask = true>                                                              \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t mask,             \
+                     const int32_t repeat, const int32_t dstRep, const int32_t blk, const int32_t rep,     \
+                     ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX)                                   \
+    {                                                                                                      \
+        gaf_twin::WholeReduce<gaf_twin::Fold::FOLD>(                                                       \
+            #NAME, dst, src,                                                                               \
+            gaf_twin::ShapeFor<isSetMask>(#NAME, uint64_t(mask), uint32_t(repeat), gaf_twin::LANES<T>),    \
+            dstRep, blk, rep, order);                                                                      \
+    }                                                                                                      \
+    template <class T, bool isSetMask = true>                                                              \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint64_t mask[],          \
+                     const int32_t repeat, const int32_t dstRep, const int32_t blk, const int32_t rep,     \
+                     ReduceOrder order = ReduceOrder::ORDER_VALUE_INDEX)                                   \
+    {                                                                                                      \
+        gaf_twin::WholeReduce<gaf_twin::Fold::FOLD>(                                                       \
+            #NAME, dst, src,                                                                               \
+            gaf_twin::ShapeFor<isSetMask>(#NAME, mask, uint32_t(repeat), gaf_twin::LANES<T>), dstRep, blk, \
+            rep, order);                                                                                   \
     }
 GAF_TWIN_WHOLE_REDUCE(WholeReduceMax, MAX)
 GAF_TWIN_WHOLE_REDUCE(WholeReduceMin, MIN)
 #undef GAF_TWIN_WHOLE_REDUCE
 
 // Here repeat comes before mask.
-#define GAF_TWIN_GROUP_REDUCE(NAME, FOLD, GROUP)                                                                       \
-    template <class T, bool isSetMask = true>                                                                          \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const int32_t mask,   \
-                     const int32_t dstRep, const int32_t blk, const int32_t rep)                                       \
-    {                                                                                                                  \
-        gaf_twin::GroupReduce<gaf_twin::Fold::FOLD>(                                                                   \
-            #NAME, dst, src, gaf_twin::ShapeFor<isSetMask>(#NAME, uint64_t(mask), uint32_t(repeat), gaf_twin::LANES<T>), \
-            GROUP, dstRep, blk, rep);                                                                                  \
-    }                                                                                                                  \
-    template <class T, bool isSetMask = true>                                                                          \
-    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat, const uint64_t mask[], \
-                     const int32_t dstRep, const int32_t blk, const int32_t rep)                                       \
-    {                                                                                                                  \
-        gaf_twin::GroupReduce<gaf_twin::Fold::FOLD>(                                                                   \
-            #NAME, dst, src, gaf_twin::ShapeFor<isSetMask>(#NAME, mask, uint32_t(repeat), gaf_twin::LANES<T>), GROUP,  \
-            dstRep, blk, rep);                                                                                         \
+#define GAF_TWIN_GROUP_REDUCE(NAME, FOLD, GROUP)                                                             \
+    template <class T, bool isSetMask = true>                                                                \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,             \
+                     const int32_t mask, const int32_t dstRep, const int32_t blk, const int32_t rep)         \
+    {                                                                                                        \
+        gaf_twin::GroupReduce<gaf_twin::Fold::FOLD>(                                                         \
+            #NAME, dst, src,                                                                                 \
+            gaf_twin::ShapeFor<isSetMask>(#NAME, uint64_t(mask), uint32_t(repeat), gaf_twin::LANES<T>),      \
+            GROUP, dstRep, blk, rep);                                                                        \
+    }                                                                                                        \
+    template <class T, bool isSetMask = true>                                                                \
+    inline void NAME(const LocalTensor<T>& dst, const LocalTensor<T>& src, const int32_t repeat,             \
+                     const uint64_t mask[], const int32_t dstRep, const int32_t blk, const int32_t rep)      \
+    {                                                                                                        \
+        gaf_twin::GroupReduce<gaf_twin::Fold::FOLD>(                                                         \
+            #NAME, dst, src,                                                                                 \
+            gaf_twin::ShapeFor<isSetMask>(#NAME, mask, uint32_t(repeat), gaf_twin::LANES<T>), GROUP, dstRep, \
+            blk, rep);                                                                                       \
     }
 GAF_TWIN_GROUP_REDUCE(BlockReduceSum, SUM, gaf_twin::BLK<T>)
 GAF_TWIN_GROUP_REDUCE(BlockReduceMax, MAX, gaf_twin::BLK<T>)
@@ -252,8 +261,8 @@ inline void ReduceAll(const char* api, const AscendC::LocalTensor<T>& dst, const
             return;
         }
     }
-    // The sum goes through a scalar register: the call waits for the vector pipe, stores from the scalar unit, and
-    // holds back the pipes that may use the result.
+    // The sum goes through a scalar register: the call waits for the vector pipe, stores from the scalar
+    // unit, and holds back the pipes that may use the result.
     const Pipe writer = F == Fold::SUM ? Pipe::S : Pipe::V;
     if (F == Fold::SUM) {
         WaitForPipe<HardEvent::V_S>();
@@ -316,14 +325,15 @@ inline T GetAccVal()
     return static_cast<T>(gaf_twin::Current().accumulated);
 }
 
-// Keeps the elements that a pattern selects: 1..7 are fixed patterns (1: even, 2: odd, 3..6: one of four, 7: all).
+// Keeps the elements that a pattern selects: 1..7 are fixed patterns (1: even, 2: odd, 3..6: one of four, 7:
+// all).
 template <class T>
 inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint8_t pattern,
                        const bool reduceMode, const uint32_t mask, const GatherMaskParams& p, uint64_t& kept)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "GatherMask: A2 takes 16-bit and 32-bit types");
-    gaf_twin::check::rule(pattern >= 1 && pattern <= 7, "gather-mask-pattern", "GatherMask", "pattern %u is not in 1..7",
-                          static_cast<uint32_t>(pattern));
+    gaf_twin::check::rule(pattern >= 1 && pattern <= 7, "gather-mask-pattern", "GatherMask",
+                          "pattern %u is not in 1..7", static_cast<uint32_t>(pattern));
     const uint32_t perRepeat = reduceMode ? mask : gaf_twin::LANES<T>;
     uint64_t n = 0;
     gaf_twin::check::op(gaf_twin::Pipe::V, "GatherMask", gaf_twin::check::OP_MAY_OVERLAP);
@@ -334,9 +344,11 @@ inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, con
             if (!keep) {
                 continue;
             }
-            const T* s = src.GetPhyAddr() + (uint64_t(r) * p.src0RepeatStride +
-                                             uint64_t(i / gaf_twin::BLK<T>) * p.src0BlockStride) * gaf_twin::BLK<T> +
-                         i % gaf_twin::BLK<T>;
+            const T* s =
+                src.GetPhyAddr() +
+                (uint64_t(r) * p.src0RepeatStride + uint64_t(i / gaf_twin::BLK<T>) * p.src0BlockStride) *
+                    gaf_twin::BLK<T> +
+                i % gaf_twin::BLK<T>;
             T* d = dst.GetPhyAddr() + n;
             if (!gaf_twin::check::access(gaf_twin::Pipe::V, "GatherMask", "src", false, s, sizeof(T), 1, 0, 0,
                                          src.View()) ||
@@ -357,7 +369,8 @@ inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, con
 template <class T>
 inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src)
 {
-    static_assert(gaf_twin::OneOf<T, int16_t, uint16_t, half>, "Transpose: A2 takes int16_t, uint16_t and half");
+    static_assert(gaf_twin::OneOf<T, int16_t, uint16_t, half>,
+                  "Transpose: A2 takes int16_t, uint16_t and half");
     gaf_twin::check::op(gaf_twin::Pipe::V, "Transpose");
     if (!gaf_twin::TouchFlat("Transpose", "src", false, src, 256) ||
         !gaf_twin::TouchFlat("Transpose", "dst", true, dst, 256)) {
@@ -372,8 +385,8 @@ inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src)
     memcpy(dst.GetPhyAddr(), t, sizeof(t));
 }
 
-// 16 source rows of one block each, transposed: 16-bit: dst[j][i] = src[i][j]; 32-bit: 16 x 8 -> dst list of 16 half
-// rows, dst[2 * j + i / 8][i % 8] = src[i][j]; 8-bit: a half (low or high 16 columns) of the blocks.
+// 16 source rows of one block each, transposed: 16-bit: dst[j][i] = src[i][j]; 32-bit: 16 x 8 -> dst list of
+// 16 half rows, dst[2 * j + i / 8][i % 8] = src[i][j]; 8-bit: a half (low or high 16 columns) of the blocks.
 template <class T>
 inline void TransDataTo5HD(const LocalTensor<T> (&dstList)[16], const LocalTensor<T> (&srcList)[16],
                            const TransDataTo5HDParams& p)
@@ -409,7 +422,8 @@ inline void TransDataTo5HD(const LocalTensor<T> (&dstList)[16], const LocalTenso
                 }
             } else {
                 for (uint32_t i = 0; i < 16; ++i) {
-                    d[i + (p.dstHighHalf ? 16 : 0)] = in[i][(k + (p.srcHighHalf ? 16 : 0)) % gaf_twin::BLK<T>];
+                    d[i + (p.dstHighHalf ? 16 : 0)] =
+                        in[i][(k + (p.srcHighHalf ? 16 : 0)) % gaf_twin::BLK<T>];
                 }
             }
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vector routines of the precompiled runtime library: what an instruction computes, on flat memory.
 //
-// Everything here is instantiated in gaf/runtime/native/; kernels only call it, so that a kernel compiles quickly
-// without optimisation of loops. Routines allow dst to equal a source. n is a number of elements.
+// Everything here is instantiated in gaf/runtime/native/; kernels only call it, so that a kernel compiles
+// quickly without optimisation of loops. Routines allow dst to equal a source. n is a number of elements.
 #ifndef GAF_TWIN_RT_H
 #define GAF_TWIN_RT_H
 
@@ -18,18 +18,67 @@ using Fn = void (*)(void* dst, const void* a, const void* b, uint32_t n);
 
 enum class Op : uint8_t {
     // binary
-    ADD, SUB, MUL, DIV, MAX, MIN, AND, OR, ADD_RELU, SUB_RELU,
+    ADD,
+    SUB,
+    MUL,
+    DIV,
+    MAX,
+    MIN,
+    AND,
+    OR,
+    ADD_RELU,
+    SUB_RELU,
     // binary that reads dst too
-    FUSED_MUL_ADD, FUSED_MUL_ADD_RELU,
+    FUSED_MUL_ADD,
+    FUSED_MUL_ADD_RELU,
     // unary
-    EXP, LN, ABS, SQRT, RSQRT, RECIPROCAL, RELU, NOT,
+    EXP,
+    LN,
+    ABS,
+    SQRT,
+    RSQRT,
+    RECIPROCAL,
+    RELU,
+    NOT,
     // unary, mathematics API
-    TANH, ERF, ERFC, SIN, COS, TAN, ASIN, ACOS, ATAN, SINH, COSH, ASINH, ACOSH, ATANH, LOG2, LOG10, SIGMOID, SIGN,
-    FRAC, SILU, GELU_TANH, FLOOR, CEIL, ROUND, TRUNC, RINT,
+    TANH,
+    ERF,
+    ERFC,
+    SIN,
+    COS,
+    TAN,
+    ASIN,
+    ACOS,
+    ATAN,
+    SINH,
+    COSH,
+    ASINH,
+    ACOSH,
+    ATANH,
+    LOG2,
+    LOG10,
+    SIGMOID,
+    SIGN,
+    FRAC,
+    SILU,
+    GELU_TANH,
+    FLOOR,
+    CEIL,
+    ROUND,
+    TRUNC,
+    RINT,
     // binary, mathematics API
-    POWER, FMOD,
+    POWER,
+    FMOD,
     // scalar as source 1
-    ADDS, MULS, MAXS, MINS, LEAKY_RELU, SHIFT_LEFT, SHIFT_RIGHT, SHIFT_RIGHT_ROUND
+    ADDS,
+    MULS,
+    MAXS,
+    MINS,
+    LEAKY_RELU,
+    SHIFT_LEFT,
+    SHIFT_RIGHT,
+    SHIFT_RIGHT_ROUND
 };
 
 template <Op OP, class T>
@@ -61,14 +110,16 @@ void SelectBits(void* dst, const uint8_t* bits, const void* a, const void* b, bo
 void Compare01(float* dst, const float* a, const float* b, bool scalar, AscendC::CMPMODE mode, uint32_t n);
 void Select01(float* dst, const float* cond, const float* a, const float* b, uint32_t n);
 
-// Sum of n lanes as a tree over pairs (how one repeat is reduced); maximum and minimum ignore nothing and keep NaN.
+// Sum of n lanes as a tree over pairs (how one repeat is reduced); maximum and minimum ignore nothing and
+// keep NaN.
 template <class T>
 T TreeSum(const T* src, uint32_t n);
 template <class T>
 T Extreme(const T* src, uint32_t n, bool max, uint32_t* index);
 
 // Strided movement of bytes: `runs` runs.
-void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride, int64_t srcStride);
+void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
+              int64_t srcStride);
 
 // Tiles of the device library, fast mode. kind 0..7 = gaf::Bop.
 void TileCol(float* dst, const float* a, const float* col, uint32_t rows, uint32_t pitch, int bop);
@@ -79,47 +130,51 @@ void TileRowI(int32_t* dst, const int32_t* a, const int32_t* row, uint32_t rows,
 void TileRowReduce(float* col, const float* src, uint32_t rows, uint32_t lanes, uint32_t pitch, int mon);
 void TileColReduce(float* row, const float* src, uint32_t rows, uint32_t pitch, int mon);
 // Rows of `bytes` bytes from GM into UB rows of `pitchBytes`, pad cleared.
-void LoadRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_t pitchBytes, int64_t srcStride);
+void LoadRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_t pitchBytes,
+              int64_t srcStride);
 
 // Element types of a matrix product.
 enum class Num : uint8_t { F32, F16, BF16 };
 // c[m, n] = A * B, float accumulation; ta: a is [k, m]; tb: b is [n, k]; leading dimensions in elements.
 void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
           uint64_t ldb, uint32_t m, uint32_t n, uint32_t k);
-// One Mmad on fractal layouts: l0c is Nz [n/16][mPad][16] float, a Zz [m/16][aFrac][16][c0], b Zn [k/c0][n/16][16][c0].
-void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k, uint32_t aFrac,
-               const float* bias, bool init);
-void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32_t n, uint32_t k, const int32_t* bias,
-              bool init);
+// One Mmad on fractal layouts: l0c is Nz [n/16][mPad][16] float, a Zz [m/16][aFrac][16][c0], b Zn
+// [k/c0][n/16][16][c0].
+void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k,
+               uint32_t aFrac, const float* bias, bool init);
+void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32_t n, uint32_t k,
+              const int32_t* bias, bool init);
 
 }  // namespace rt
 
 // The lanes that one masked instruction works on.
 struct Shape {
-    uint64_t lo = 0, hi = 0;   // Normal mode: bit mask of the lanes of each repeat
-    uint32_t repeat = 0;       // Normal mode: number of repeats
-    uint32_t count = 0;        // Counter mode: number of elements
+    uint64_t lo = 0, hi = 0;  // Normal mode: bit mask of the lanes of each repeat
+    uint32_t repeat = 0;      // Normal mode: number of repeats
+    uint32_t count = 0;       // Counter mode: number of elements
     bool counter = false;
 };
 
 // One operand of a masked instruction. Strides in 32-byte blocks; bytes = 0: absent; fixed: one scalar.
 struct Lanes {
     void* base = nullptr;
-    uint32_t bytes = 0;        // of one element
+    uint32_t bytes = 0;  // of one element
     uint32_t blk = 1, rep = 8;
     bool fixed = false;
 };
 
 // Runs fn over all active lanes in order of repeats; `lanes` = lanes of a full repeat.
-void RunMasked(rt::Fn fn, const Lanes& dst, const Lanes& a, const Lanes& b, const Shape& shape, uint32_t lanes);
+void RunMasked(rt::Fn fn, const Lanes& dst, const Lanes& a, const Lanes& b, const Shape& shape,
+               uint32_t lanes);
 
 // Access check of one operand of a masked instruction (check builds).
-bool TouchMasked(const char* api, const char* operand, bool write, const Lanes& operandLanes, const Shape& shape,
-                 uint32_t lanes, check::View view);
+bool TouchMasked(const char* api, const char* operand, bool write, const Lanes& operandLanes,
+                 const Shape& shape, uint32_t lanes, check::View view);
 
-// Reports a source that overlaps dst in part within a repeat, or that a later repeat reads after dst wrote it.
-void CheckRepeatOverlap(const char* api, const char* operand, const Lanes& dst, const Lanes& src, const Shape& shape,
-                        uint32_t lanes, bool secondSource);
+// Reports a source that overlaps dst in part within a repeat, or that a later repeat reads after dst wrote
+// it.
+void CheckRepeatOverlap(const char* api, const char* operand, const Lanes& dst, const Lanes& src,
+                        const Shape& shape, uint32_t lanes, bool secondSource);
 
 }  // namespace gaf_twin
 #pragma GCC visibility pop

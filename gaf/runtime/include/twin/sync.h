@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Synchronisation and system variables: flags, barriers, cross-core flags, SyncAll, block indices, mask registers.
+// Synchronisation and system variables: flags, barriers, cross-core flags, SyncAll, block indices, mask
+// registers.
 #ifndef GAF_TWIN_SYNC_H
 #define GAF_TWIN_SYNC_H
 
@@ -7,8 +8,9 @@
 
 namespace AscendC {
 
-// ---- inside a core -------------------------------------------------------------------------------------------------
-// Instructions of the twin run in program order, so flags order nothing here: only the check engine looks at them.
+// ---- inside a core ----------------------------------------------------------------------------------------
+// Instructions of the twin run in program order, so flags order nothing here: only the check engine looks at
+// them.
 template <HardEvent EVENT>
 inline void SetFlag(int32_t id)
 {
@@ -63,7 +65,7 @@ private:
     }
 };
 
-// ---- between cores -------------------------------------------------------------------------------------------------
+// ---- between cores ----------------------------------------------------------------------------------------
 template <uint8_t MODE, pipe_t PIPE>
 inline void CrossCoreSetFlag(uint16_t id)
 {
@@ -87,7 +89,7 @@ inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, i
     gaf_twin::SyncAllCores(true);
 }
 
-// ---- who am I ------------------------------------------------------------------------------------------------------
+// ---- who am I ---------------------------------------------------------------------------------------------
 inline int64_t GetBlockIdx()
 {
     const gaf_twin::Core& c = gaf_twin::Current();
@@ -115,7 +117,7 @@ inline GM_ADDR GetSysWorkSpacePtr() { return reinterpret_cast<uint8_t*>(gaf_twin
 // The twin has no system workspace: what the kernel is given is all user workspace.
 inline GM_ADDR GetUserWorkspace(GM_ADDR p) { return p; }
 
-// ---- vector mask registers -----------------------------------------------------------------------------------------
+// ---- vector mask registers --------------------------------------------------------------------------------
 template <class T, MaskMode MODE = MaskMode::NORMAL>
 inline void SetVectorMask(uint64_t high, uint64_t low)
 {
@@ -151,8 +153,16 @@ inline void ResetMask()
     c.maskHi = c.maskLo = ~0ull;
 }
 
-// ---- atomic mode of stores to GM -----------------------------------------------------------------------------------
-enum class AtomicDtype { ATOMIC_NONE = 0, ATOMIC_F32, ATOMIC_F16, ATOMIC_S16, ATOMIC_S32, ATOMIC_S8, ATOMIC_BF16 };
+// ---- atomic mode of stores to GM --------------------------------------------------------------------------
+enum class AtomicDtype {
+    ATOMIC_NONE = 0,
+    ATOMIC_F32,
+    ATOMIC_F16,
+    ATOMIC_S16,
+    ATOMIC_S32,
+    ATOMIC_S8,
+    ATOMIC_BF16
+};
 
 }  // namespace AscendC
 
@@ -162,7 +172,8 @@ template <class T>
 inline void SetAtomic(AtomicOp op)
 {
     using D = AscendC::AtomicDtype;
-    static_assert(OneOf<T, float, half, int16_t, int32_t, int8_t, bfloat16_t>, "SetAtomic*: dtype not supported on A2");
+    static_assert(OneOf<T, float, half, int16_t, int32_t, int8_t, bfloat16_t>,
+                  "SetAtomic*: dtype not supported on A2");
     Core& c = Current();
     c.atomicOp = op;
     c.atomicType = static_cast<uint8_t>(std::is_same<T, float>::value     ? D::ATOMIC_F32
@@ -179,11 +190,20 @@ inline void SetAtomic(AtomicOp op)
 namespace AscendC {
 
 template <class T>
-inline void SetAtomicAdd() { gaf_twin::SetAtomic<T>(gaf_twin::AtomicOp::ADD); }
+inline void SetAtomicAdd()
+{
+    gaf_twin::SetAtomic<T>(gaf_twin::AtomicOp::ADD);
+}
 template <class T>
-inline void SetAtomicMax() { gaf_twin::SetAtomic<T>(gaf_twin::AtomicOp::MAX); }
+inline void SetAtomicMax()
+{
+    gaf_twin::SetAtomic<T>(gaf_twin::AtomicOp::MAX);
+}
 template <class T>
-inline void SetAtomicMin() { gaf_twin::SetAtomic<T>(gaf_twin::AtomicOp::MIN); }
+inline void SetAtomicMin()
+{
+    gaf_twin::SetAtomic<T>(gaf_twin::AtomicOp::MIN);
+}
 inline void SetAtomicNone()
 {
     gaf_twin::Current().atomicOp = gaf_twin::AtomicOp::NONE;

@@ -22,7 +22,9 @@ public:
     using PrimType = T;
     LocalTensor() {}
     LocalTensor(T* p, uint32_t count, TPosition position, gaf_twin::Buffer* buffer)
-        : ptr_(p), size_(count), position_(position), buffer_(buffer) {}
+        : ptr_(p), size_(count), position_(position), buffer_(buffer)
+    {
+    }
 
     T* GetPhyAddr() const { return ptr_; }
     T* GetPhyAddr(uint32_t offset) const { return ptr_ + offset; }
@@ -54,13 +56,11 @@ public:
     template <class U>
     LocalTensor<U> ReinterpretCast() const
     {
-        return LocalTensor<U>(reinterpret_cast<U*>(ptr_), static_cast<uint32_t>(uint64_t(size_) * sizeof(T) / sizeof(U)),
-                              position_, buffer_);
+        return LocalTensor<U>(reinterpret_cast<U*>(ptr_),
+                              static_cast<uint32_t>(uint64_t(size_) * sizeof(T) / sizeof(U)), position_,
+                              buffer_);
     }
-    T GetValue(uint32_t i) const
-    {
-        return Scalar("GetValue", "src", false, i) ? ptr_[i] : T(0);
-    }
+    T GetValue(uint32_t i) const { return Scalar("GetValue", "src", false, i) ? ptr_[i] : T(0); }
     template <class U>
     void SetValue(uint32_t i, U value) const
     {
@@ -86,7 +86,8 @@ private:
     bool Scalar(const char* api, const char* operand, bool write, uint32_t i) const
     {
         gaf_twin::check::op(gaf_twin::Pipe::S, api);
-        return gaf_twin::Touch(gaf_twin::Pipe::S, api, operand, write, ptr_ + i, sizeof(T), 1, 0, sizeof(T), View());
+        return gaf_twin::Touch(gaf_twin::Pipe::S, api, operand, write, ptr_ + i, sizeof(T), 1, 0, sizeof(T),
+                               View());
     }
 
     T* ptr_ = nullptr;
@@ -123,7 +124,10 @@ public:
         return r;
     }
     gaf_twin::check::View View() const { return {base_, declared_ * sizeof(T)}; }
-    T GetValue(uint64_t i) const { return Scalar("GlobalTensor::GetValue", "src", false, i) ? ptr_[i] : T(0); }
+    T GetValue(uint64_t i) const
+    {
+        return Scalar("GlobalTensor::GetValue", "src", false, i) ? ptr_[i] : T(0);
+    }
     void SetValue(uint64_t i, T value) const
     {
         if (Scalar("GlobalTensor::SetValue", "dst", true, i)) {
@@ -144,7 +148,8 @@ private:
     bool Scalar(const char* api, const char* operand, bool write, uint64_t i) const
     {
         gaf_twin::check::op(gaf_twin::Pipe::S, api);
-        return gaf_twin::Touch(gaf_twin::Pipe::S, api, operand, write, ptr_ + i, sizeof(T), 1, 0, sizeof(T), View());
+        return gaf_twin::Touch(gaf_twin::Pipe::S, api, operand, write, ptr_ + i, sizeof(T), 1, 0, sizeof(T),
+                               View());
     }
 
     T* ptr_ = nullptr;

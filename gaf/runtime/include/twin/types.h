@@ -36,13 +36,32 @@
 #define GM_ADDR __gm__ uint8_t*
 
 enum event_t : uint8_t {
-    EVENT_ID0 = 0, EVENT_ID1, EVENT_ID2, EVENT_ID3, EVENT_ID4, EVENT_ID5, EVENT_ID6, EVENT_ID7
+    EVENT_ID0 = 0,
+    EVENT_ID1,
+    EVENT_ID2,
+    EVENT_ID3,
+    EVENT_ID4,
+    EVENT_ID5,
+    EVENT_ID6,
+    EVENT_ID7
 };
 
 // Conversion that Fixpipe applies to the float or int32 result.
 enum QuantMode_t : uint8_t {
-    NoQuant = 0, F322F16 = 1, VQF322HIF8_PRE = 2, QF322HIF8_PRE = 3, AttachF16Mul = 6, VREQ8 = 8, REQ8 = 9, VDEQF16 = 10,
-    DEQF16 = 11, F322BF16 = 16, VQF162B8_PRE = 23, QF162B8_PRE = 24, VQF322B8_PRE = 25, QF322B8_PRE = 26
+    NoQuant = 0,
+    F322F16 = 1,
+    VQF322HIF8_PRE = 2,
+    QF322HIF8_PRE = 3,
+    AttachF16Mul = 6,
+    VREQ8 = 8,
+    REQ8 = 9,
+    VDEQF16 = 10,
+    DEQF16 = 11,
+    F322BF16 = 16,
+    VQF162B8_PRE = 23,
+    QF162B8_PRE = 24,
+    VQF322B8_PRE = 25,
+    QF322B8_PRE = 26
 };
 
 namespace gaf_twin {
@@ -81,16 +100,14 @@ inline uint16_t FloatToHalf(float f)
         return static_cast<uint16_t>(sign | 0x7c00u);
     }
     if (mag < 0x38800000u) {  // below 2^-14: a multiple of 2^-24
-        const float shifted = FloatOf(mag) + 0.5f;  // ulp of 0.5 .. 1 is 2^-24: the addition rounds to nearest even
+        const float shifted =
+            FloatOf(mag) + 0.5f;  // ulp of 0.5 .. 1 is 2^-24: the addition rounds to nearest even
         return static_cast<uint16_t>(sign | (BitsOf(shifted) - 0x3f000000u));
     }
     const uint32_t odd = mag >> 13 & 1u;
     return static_cast<uint16_t>(sign | ((mag + 0xfffu + odd - 0x38000000u) >> 13));
 }
-inline float Bf16ToFloat(uint16_t b)
-{
-    return FloatOf(static_cast<uint32_t>(b) << 16);
-}
+inline float Bf16ToFloat(uint16_t b) { return FloatOf(static_cast<uint32_t>(b) << 16); }
 inline uint16_t FloatToBf16(float f)
 {
     const uint32_t u = BitsOf(f);
@@ -160,13 +177,31 @@ struct IsSameType {
     static constexpr bool value = std::is_same<T, U>::value;
 };
 
-enum class RoundMode : uint8_t { CAST_NONE = 0, CAST_RINT, CAST_FLOOR, CAST_CEIL, CAST_ROUND, CAST_TRUNC, CAST_ODD };
+enum class RoundMode : uint8_t {
+    CAST_NONE = 0,
+    CAST_RINT,
+    CAST_FLOOR,
+    CAST_CEIL,
+    CAST_ROUND,
+    CAST_TRUNC,
+    CAST_ODD
+};
 enum class CMPMODE : uint8_t { LT = 0, GT, EQ, LE, GE, NE };
 enum class SELMODE : uint8_t { VSEL_CMPMASK_SPR = 0, VSEL_TENSOR_SCALAR_MODE, VSEL_TENSOR_TENSOR_MODE };
-enum class ReduceOrder : uint8_t { ORDER_VALUE_INDEX = 0, ORDER_INDEX_VALUE, ORDER_ONLY_VALUE, ORDER_ONLY_INDEX };
+enum class ReduceOrder : uint8_t {
+    ORDER_VALUE_INDEX = 0,
+    ORDER_INDEX_VALUE,
+    ORDER_ONLY_VALUE,
+    ORDER_ONLY_INDEX
+};
 enum class MaskMode : uint8_t { NORMAL = 0, COUNTER };
 enum class MemDsbT : uint8_t { ALL = 0, DDR, UB, SEQ };
-enum class CacheMode { CACHE_MODE_DISABLE = 0, CACHE_MODE_NORMAL = 1, CACHE_MODE_LAST = 2, CACHE_MODE_PERSISTENT = 4 };
+enum class CacheMode {
+    CACHE_MODE_DISABLE = 0,
+    CACHE_MODE_NORMAL = 1,
+    CACHE_MODE_LAST = 2,
+    CACHE_MODE_PERSISTENT = 4
+};
 enum class CacheRwMode { READ = 1, WRITE = 2, RW = 3 };
 enum class CacheLine : uint64_t { SINGLE_CACHE_LINE = 0, ENTIRE_DATA_CACHE };
 enum class DcciDst : uint64_t { CACHELINE_ALL = 0, CACHELINE_UB, CACHELINE_OUT, CACHELINE_ATOMIC };
@@ -183,9 +218,17 @@ using TTagType = int32_t;
 }  // namespace AscendC
 
 enum KernelMetaType : uint8_t {
-    KERNEL_TYPE_AIV_ONLY, KERNEL_TYPE_AIC_ONLY, KERNEL_TYPE_MIX_AIV_1_0, KERNEL_TYPE_MIX_AIC_1_0, KERNEL_TYPE_MIX_AIC_1_1,
-    KERNEL_TYPE_MIX_AIC_1_2, KERNEL_TYPE_AICORE, KERNEL_TYPE_VECTORCORE, KERNEL_TYPE_MIX_AICORE,
-    KERNEL_TYPE_MIX_VECTOR_CORE, KERNEL_TYPE_MAX
+    KERNEL_TYPE_AIV_ONLY,
+    KERNEL_TYPE_AIC_ONLY,
+    KERNEL_TYPE_MIX_AIV_1_0,
+    KERNEL_TYPE_MIX_AIC_1_0,
+    KERNEL_TYPE_MIX_AIC_1_1,
+    KERNEL_TYPE_MIX_AIC_1_2,
+    KERNEL_TYPE_AICORE,
+    KERNEL_TYPE_VECTORCORE,
+    KERNEL_TYPE_MIX_AICORE,
+    KERNEL_TYPE_MIX_VECTOR_CORE,
+    KERNEL_TYPE_MAX
 };
 
 namespace gaf_twin {
@@ -199,14 +242,8 @@ constexpr uint32_t LANES = 256 / sizeof(T);
 template <class T>
 constexpr uint32_t BLK = 32 / sizeof(T);
 
-constexpr uint32_t RoundUp(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b * b;
-}
-constexpr uint32_t DivUp(uint32_t a, uint32_t b)
-{
-    return (a + b - 1) / b;
-}
+constexpr uint32_t RoundUp(uint32_t a, uint32_t b) { return (a + b - 1) / b * b; }
+constexpr uint32_t DivUp(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
 }  // namespace gaf_twin
 

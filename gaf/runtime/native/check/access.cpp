@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One access of one operand: where it lies, bounds, alignment, state of its buffer, overlap with other operands.
+// One access of one operand: where it lies, bounds, alignment, state of its buffer, overlap with others.
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
@@ -34,7 +34,8 @@ constexpr uint32_t WRITES[PIPES] = {
 };
 
 constexpr uint32_t pipeBit(Pipe p) { return 1u << static_cast<uint32_t>(p); }
-constexpr uint32_t AIV_PIPES = pipeBit(Pipe::S) | pipeBit(Pipe::V) | pipeBit(Pipe::MTE2) | pipeBit(Pipe::MTE3);
+constexpr uint32_t AIV_PIPES =
+    pipeBit(Pipe::S) | pipeBit(Pipe::V) | pipeBit(Pipe::MTE2) | pipeBit(Pipe::MTE3);
 constexpr uint32_t AIC_PIPES = pipeBit(Pipe::S) | pipeBit(Pipe::M) | pipeBit(Pipe::MTE1) | pipeBit(Pipe::MTE2)
                              | pipeBit(Pipe::MTE3) | pipeBit(Pipe::FIX);
 
@@ -123,8 +124,9 @@ int64_t Engine::offsetInBuffer(const Place& place, uint64_t offset) const
     return static_cast<int64_t>(buffer != nullptr ? offset - buffer->start : offset);
 }
 
-bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr, uint64_t runBytes,
-                    uint64_t runs, int64_t stride, uint32_t align, View view, uint64_t outer, int64_t outerStride)
+bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr,
+                    uint64_t runBytes, uint64_t runs, int64_t stride, uint32_t align, View view,
+                    uint64_t outer, int64_t outerStride)
 {
     if (core_ == nullptr || pipe >= Pipe::COUNT || runBytes == 0 || runs == 0 || outer == 0) {
         return true;
@@ -153,7 +155,8 @@ bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write,
         }
     } else if (place.argument->role == GmRole::INPUT) {
         if (write) {
-            violate("write-to-input", api, operand, o.pipe, place.argument->name, static_cast<int64_t>(place.offset),
+            violate("write-to-input", api, operand, o.pipe, place.argument->name,
+                    static_cast<int64_t>(place.offset),
                     "%s writes '%s', which is an input of the model or a weight", operand,
                     place.argument->name.c_str());
         }
@@ -164,7 +167,8 @@ bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write,
     }
     Touch t;
     t.now = Access{core_->stamp, api, core_->node};
-    t.now.stamp.flags = static_cast<uint8_t>(core_->stamp.flags | (core_->atomic && write ? STAMP_ATOMIC : 0));
+    t.now.stamp.flags =
+        static_cast<uint8_t>(core_->stamp.flags | (core_->atomic && write ? STAMP_ATOMIC : 0));
     t.pipe = core_->pipe;
     t.write = write;
     Shadow& shadow = place.memory != nullptr ? place.memory->shadow : place.argument->shadow;
@@ -181,24 +185,26 @@ bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write,
 }
 
 // Whether the whole pattern lies in one allocation; a violation when not.
-bool Engine::checkAllocation(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern)
+bool Engine::checkAllocation(const Operand& o, const Place& place, const void* ptr, View view,
+                             const Pattern& pattern)
 {
     const uint8_t* start = static_cast<const uint8_t*>(ptr);
     if (view.base != nullptr && place.memory == nullptr) {
-        // An address past the end of one GM argument may lie in another one: the view says which one is meant.
+        // An address past the end of one GM argument may lie in another one: the view says which is meant.
         Place home = find(view.base);
         if (home.argument != nullptr && home.argument != place.argument) {
             int64_t offset = start - home.argument->base;
             violate("out-of-bounds", o.api, o.name, o.pipe, home.argument->name, offset,
-                    "%s %s bytes %" PRId64 "..%" PRId64 " of '%s', which has %" PRIu64 " bytes", o.name, o.verb,
-                    offset + pattern.low, offset + pattern.high - 1, home.argument->name.c_str(),
+                    "%s %s bytes %" PRId64 "..%" PRId64 " of '%s', which has %" PRIu64 " bytes", o.name,
+                    o.verb, offset + pattern.low, offset + pattern.high - 1, home.argument->name.c_str(),
                     home.argument->bytes);
             return false;
         }
     }
     if (place.memory == nullptr && place.argument == nullptr) {
         violate("not-allocated", o.api, o.name, o.pipe, "", -1,
-                "%s %s an address that is no kernel argument and no on-chip memory of this core", o.name, o.verb);
+                "%s %s an address that is no kernel argument and no on-chip memory of this core", o.name,
+                o.verb);
         return false;
     }
     uint64_t size = place.memory != nullptr ? place.memory->bytes : place.argument->bytes;
@@ -209,13 +215,14 @@ bool Engine::checkAllocation(const Operand& o, const Place& place, const void* p
     }
     std::string name = placeName(place);
     violate("out-of-bounds", o.api, o.name, o.pipe, name, offsetInBuffer(place, place.offset),
-            "%s %s bytes %" PRId64 "..%" PRId64 " of %s, which has %" PRIu64 " bytes", o.name, o.verb, first, last - 1,
-            place.memory != nullptr ? memoryName(place.hardware) : name.c_str(), size);
+            "%s %s bytes %" PRId64 "..%" PRId64 " of %s, which has %" PRIu64 " bytes", o.name, o.verb, first,
+            last - 1, place.memory != nullptr ? memoryName(place.hardware) : name.c_str(), size);
     return false;
 }
 
 // Whether the pattern stays inside the tensor that the program named (LocalTensor, SetGlobalBuffer).
-void Engine::checkView(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern)
+void Engine::checkView(const Operand& o, const Place& place, const void* ptr, View view,
+                       const Pattern& pattern)
 {
     if (view.base == nullptr || view.bytes == 0) {
         return;
@@ -223,8 +230,9 @@ void Engine::checkView(const Operand& o, const Place& place, const void* ptr, Vi
     int64_t at = static_cast<const uint8_t*>(ptr) - static_cast<const uint8_t*>(view.base);
     if (at + pattern.low < 0 || at + pattern.high > static_cast<int64_t>(view.bytes)) {
         violate("tensor-bounds", o.api, o.name, o.pipe, placeName(place), offsetInBuffer(place, place.offset),
-                "%s %s bytes %" PRId64 "..%" PRId64 " of a %s of %" PRIu64 " bytes", o.name, o.verb, at + pattern.low,
-                at + pattern.high - 1, place.memory != nullptr ? "LocalTensor" : "GlobalTensor", view.bytes);
+                "%s %s bytes %" PRId64 "..%" PRId64 " of a %s of %" PRIu64 " bytes", o.name, o.verb,
+                at + pattern.low, at + pattern.high - 1,
+                place.memory != nullptr ? "LocalTensor" : "GlobalTensor", view.bytes);
     }
 }
 
@@ -240,9 +248,10 @@ void Engine::checkAlignment(const Operand& o, const Place& place, const void* pt
         return;
     }
     violate("unaligned", o.api, o.name, o.pipe, placeName(place), offsetInBuffer(place, place.offset),
-            "%s starts at byte %" PRIu64 " of %s (strides %" PRId64 " and %" PRId64 " bytes), but must be aligned to "
-            "%u bytes", o.name, place.offset, place.memory != nullptr ? memoryName(place.hardware) : "GM",
-            pattern.stride, pattern.outerStride, align);
+            "%s starts at byte %" PRIu64 " of %s (strides %" PRId64 " and %" PRId64
+            " bytes), but must be aligned to %u bytes",
+            o.name, place.offset, place.memory != nullptr ? memoryName(place.hardware) : "GM", pattern.stride,
+            pattern.outerStride, align);
 }
 
 // Whether the pattern stays in one initialised buffer that the queue has handed out.
@@ -253,8 +262,8 @@ void Engine::checkBuffer(const Operand& o, const Place& place, const Pattern& pa
     const Buffer* buffer = bufferAt(place);
     if (buffer == nullptr) {
         violate("not-allocated", o.api, o.name, o.pipe, memoryName(place.hardware), first,
-                "%s %s bytes %" PRId64 "..%" PRId64 " of %s, where no buffer was initialised", o.name, o.verb, first,
-                last - 1, memoryName(place.hardware));
+                "%s %s bytes %" PRId64 "..%" PRId64 " of %s, where no buffer was initialised", o.name, o.verb,
+                first, last - 1, memoryName(place.hardware));
         return;
     }
     int64_t start = static_cast<int64_t>(buffer->start), offset = static_cast<int64_t>(place.offset) - start;
@@ -264,11 +273,11 @@ void Engine::checkBuffer(const Operand& o, const Place& place, const Pattern& pa
                 first - start, last - 1 - start, buffer->name.c_str(), buffer->bytes);
     }
     if (buffer->state == TensorState::FREE) {
-        violate("use-after-free", o.api, o.name, o.pipe, buffer->name, offset, "%s %s '%s' after its FreeTensor",
-                o.name, o.verb, buffer->name.c_str());
+        violate("use-after-free", o.api, o.name, o.pipe, buffer->name, offset,
+                "%s %s '%s' after its FreeTensor", o.name, o.verb, buffer->name.c_str());
     } else if (buffer->state == TensorState::ENQUE) {
-        violate("not-dequeued", o.api, o.name, o.pipe, buffer->name, offset, "%s %s '%s' between EnQue and DeQue",
-                o.name, o.verb, buffer->name.c_str());
+        violate("not-dequeued", o.api, o.name, o.pipe, buffer->name, offset,
+                "%s %s '%s' between EnQue and DeQue", o.name, o.verb, buffer->name.c_str());
     }
 }
 
@@ -287,11 +296,12 @@ void Engine::checkOperandOverlap(const Operand& o, const Place& place, uint64_t 
         if (same && (flags & OP_NO_ALIAS) == 0) {
             continue;
         }
-        violate("operand-overlap", o.api, o.name, o.pipe, placeName(place), offsetInBuffer(place, place.offset),
+        violate("operand-overlap", o.api, o.name, o.pipe, placeName(place),
+                offsetInBuffer(place, place.offset),
                 "%s (bytes %" PRIu64 "..%" PRIu64 " of UB) %s %s (bytes %" PRIu64 "..%" PRIu64
-                "), which %s does not allow", o.name, lo, hi - 1,
-                same ? "is the same memory as" : "overlaps but does not equal", other.name, other.lo, other.hi - 1,
-                o.api);
+                "), which %s does not allow",
+                o.name, lo, hi - 1, same ? "is the same memory as" : "overlaps but does not equal",
+                other.name, other.lo, other.hi - 1, o.api);
     }
     if (hi - lo >= BLOCK) {   // single elements (Gather) are checked against the others only
         core_->operands.push_back(OperandRange{o.name, lo, hi, o.write});

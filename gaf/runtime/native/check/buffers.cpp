@@ -41,8 +41,9 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
     }
     Place place = find(base);
     if (place.memory == nullptr) {
-        violate("buffer-overflow", "InitBuffer", "", "", name, -1, "'%s' (%" PRIu64 " bytes) does not start in %s",
-                name.c_str(), bytes, memoryName(HardwareOf(position)));
+        violate("buffer-overflow", "InitBuffer", "", "", name, -1,
+                "'%s' (%" PRIu64 " bytes) does not start in %s", name.c_str(), bytes,
+                memoryName(HardwareOf(position)));
         return;
     }
     if (place.hardware != HardwareOf(position)) {
@@ -57,13 +58,13 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
     uint64_t end = place.offset + bytes;
     if (end > usable) {
         violate("memory-overflow", "InitBuffer", "", "", name, static_cast<int64_t>(place.offset),
-                "'%s' ends at byte %" PRIu64 " of %s, of which %" PRIu64 " bytes are usable", name.c_str(), end,
-                memoryName(place.hardware), usable);
+                "'%s' ends at byte %" PRIu64 " of %s, of which %" PRIu64 " bytes are usable", name.c_str(),
+                end, memoryName(place.hardware), usable);
     }
     if (place.offset % BLOCK != 0) {
         violate("unaligned", "InitBuffer", "", "", name, static_cast<int64_t>(place.offset),
-                "'%s' starts at byte %" PRIu64 " of %s, which is not a multiple of %u", name.c_str(), place.offset,
-                memoryName(place.hardware), BLOCK);
+                "'%s' starts at byte %" PRIu64 " of %s, which is not a multiple of %u", name.c_str(),
+                place.offset, memoryName(place.hardware), BLOCK);
     }
     Buffer buffer;
     buffer.name = std::move(name);
@@ -82,8 +83,9 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
         memory.bufferOf[block] = number;
     }
     if (overlapped != nullptr) {
-        violate("buffer-overlap", "InitBuffer", "", "", core_->buffers.back().name, static_cast<int64_t>(place.offset),
-                "'%s' overlaps '%s'", core_->buffers.back().name.c_str(), overlapped->name.c_str());
+        violate("buffer-overlap", "InitBuffer", "", "", core_->buffers.back().name,
+                static_cast<int64_t>(place.offset), "'%s' overlaps '%s'", core_->buffers.back().name.c_str(),
+                overlapped->name.c_str());
     }
 }
 
@@ -143,8 +145,8 @@ void Engine::queue(TensorState to, const char* call, void* base, Position positi
     }
     if (!ok) {
         const char* rule = to == TensorState::FREE ? "double-free" : "queue-state";
-        violate(rule, call, "tensor", "", buffer->name, 0, "'%s' is %s%s%s", buffer->name.c_str(), stateName(from),
-                buffer->node != nullptr && *buffer->node != 0 ? " since node " : "",
+        violate(rule, call, "tensor", "", buffer->name, 0, "'%s' is %s%s%s", buffer->name.c_str(),
+                stateName(from), buffer->node != nullptr && *buffer->node != 0 ? " since node " : "",
                 buffer->node != nullptr ? buffer->node : "");
     } else if (to == TensorState::FREE && from == TensorState::ENQUE) {
         violate("queue-state", call, "tensor", "", buffer->name, 0, "'%s' is freed without DeQue",
@@ -183,8 +185,8 @@ void Engine::reservedUb(const char* api)
     for (const Buffer& buffer : core_->buffers) {
         if (HardwareOf(buffer.position) == Hardware::UB && buffer.start + buffer.bytes > usable) {
             violate("reserved-ub", api, "", "V", buffer.name, static_cast<int64_t>(buffer.start),
-                    "%s borrows the top 8 KiB of UB, but '%s' ends at byte %" PRIu64 " (usable: %" PRIu64 ")", api,
-                    buffer.name.c_str(), buffer.start + buffer.bytes, usable);
+                    "%s borrows the top 8 KiB of UB, but '%s' ends at byte %" PRIu64 " (usable: %" PRIu64 ")",
+                    api, buffer.name.c_str(), buffer.start + buffer.bytes, usable);
         }
     }
 }

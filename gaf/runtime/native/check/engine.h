@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model of one check-mode launch: memories with shadow state, buffers and queues, order, and the report.
 //
-// One engine lives per thread (a check launch runs on one thread; its cores are fibers of that thread). The functions
-// of twin/check.h forward to it. Split by subject: access.cpp and touch.cpp (memory), buffers.cpp (TPipe, TQue),
-// sync.cpp (flags, barriers, cross-core), launch.cpp (cores, arguments, end of launch).
+// One engine lives per thread (a check launch runs on one thread; its cores are fibers of that thread). The
+// functions of twin/check.h forward to it. Split by subject: access.cpp and touch.cpp (memory), buffers.cpp
+// (TPipe, TQue), sync.cpp (flags, barriers, cross-core), launch.cpp (cores, arguments, end of launch).
 #ifndef GAF_CHECK_ENGINE_H
 #define GAF_CHECK_ENGINE_H
 
@@ -30,7 +30,7 @@ constexpr uint32_t TOP_RESERVED = 256;
 constexpr uint32_t BORROWED = 8 * 1024;
 constexpr uint32_t MAX_BUFFERS = 64;       // over all InitBuffer calls of a kernel
 constexpr uint32_t CACHE_LINE = 64;        // of the scalar unit's data cache
-constexpr uint32_t MAX_BLOCKS = 24;        // cube cores of the largest part (910B1): more can't run at the same time
+constexpr uint32_t MAX_BLOCKS = 24;        // cube cores of the largest part (910B1)
 
 // Kernel types as KERNEL_TASK_TYPE_DEFAULT numbers them (CANN 8.1).
 enum : int { KERNEL_AIV_ONLY = 0, KERNEL_AIC_ONLY, KERNEL_MIX_AIV_1_0, KERNEL_MIX_AIC_1_0, KERNEL_MIX_AIC_1_1,
@@ -42,7 +42,8 @@ const char* positionName(Position position);
 const char* eventName(HardEvent event);
 const char* eventName(uint32_t srcPipe, uint32_t dstPipe);   // null: no such event
 
-enum class TensorState : uint8_t { PLAIN, FREE, OCCUPIED, ENQUE, DEQUE };   // PLAIN: no queue handed it out yet
+// PLAIN: no queue has handed it out yet.
+enum class TensorState : uint8_t { PLAIN, FREE, OCCUPIED, ENQUE, DEQUE };
 
 // One buffer of an InitBuffer call.
 struct Buffer {
@@ -118,8 +119,9 @@ public:
 
     // access.cpp
     void op(Pipe pipe, const char* api, uint32_t flags);
-    bool access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr, uint64_t runBytes,
-                uint64_t runs, int64_t stride, uint32_t align, View view, uint64_t outer, int64_t outerStride);
+    bool access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr,
+                uint64_t runBytes, uint64_t runs, int64_t stride, uint32_t align, View view, uint64_t outer,
+                int64_t outerStride);
     void gmView(const void* p, uint64_t bytes);
 
     // buffers.cpp
@@ -143,10 +145,11 @@ public:
     void setNode(const char* node);
 
     // Adds a violation with core, node and kernel of the current core.
-    void violate(const char* rule, const char* api, const char* operand, const char* pipe, const std::string& buffer,
-                 int64_t offset, const char* format, ...) __attribute__((format(printf, 8, 9)));
-    void violateV(const char* rule, const char* api, const char* operand, const char* pipe, const std::string& buffer,
-                  int64_t offset, const char* format, va_list args);
+    void violate(const char* rule, const char* api, const char* operand, const char* pipe,
+                 const std::string& buffer, int64_t offset, const char* format, ...)
+        __attribute__((format(printf, 8, 9)));
+    void violateV(const char* rule, const char* api, const char* operand, const char* pipe,
+                  const std::string& buffer, int64_t offset, const char* format, va_list args);
     const char* currentPipe(const char* api) const;
 
 private:
@@ -167,9 +170,11 @@ private:
     std::string placeName(const Place& place);
     const Buffer* bufferAt(const Place& place) const;
     int64_t offsetInBuffer(const Place& place, uint64_t offset) const;
-    bool checkAllocation(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern);
+    bool checkAllocation(const Operand& o, const Place& place, const void* ptr, View view,
+                         const Pattern& pattern);
     void checkView(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern);
-    void checkAlignment(const Operand& o, const Place& place, const void* ptr, uint32_t align, const Pattern& pattern);
+    void checkAlignment(const Operand& o, const Place& place, const void* ptr, uint32_t align,
+                        const Pattern& pattern);
     void checkBuffer(const Operand& o, const Place& place, const Pattern& pattern);
     void checkOperandOverlap(const Operand& o, const Place& place, uint64_t lo, uint64_t hi);
     void touch(Touch& t, Shadow& shadow, uint64_t lo, uint64_t hi);

@@ -8,10 +8,11 @@ namespace check {
 void op(Pipe pipe, const char* api, uint32_t flags) { engine().op(pipe, api, flags); }
 
 bool access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr, uint64_t runBytes,
-            uint32_t runs, int64_t strideBytes, uint32_t requiredAlign, View view, uint32_t outer, int64_t outerStride)
+            uint32_t runs, int64_t strideBytes, uint32_t requiredAlign, View view, uint32_t outer,
+            int64_t outerStride)
 {
-    return engine().access(pipe, api, operand, write, ptr, runBytes, runs, strideBytes, requiredAlign, view, outer,
-                           outerStride);
+    return engine().access(pipe, api, operand, write, ptr, runBytes, runs, strideBytes, requiredAlign, view,
+                           outer, outerStride);
 }
 
 bool rule(bool ok, const char* ruleName, const char* api, const char* format, ...)
@@ -68,7 +69,10 @@ void launchBegin(const char* kernel, uint32_t blocks, int kernelType)
 {
     engine().launchBegin(kernel, blocks, kernelType);
 }
-void gmBind(const void* p, uint64_t bytes, const char* name, GmRole role) { engine().gmBind(p, bytes, name, role); }
+void gmBind(const void* p, uint64_t bytes, const char* name, GmRole role)
+{
+    engine().gmBind(p, bytes, name, role);
+}
 int coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* arenas, uint32_t arenaCount)
 {
     return engine().coreBegin(kind, block, sub, arenas, arenaCount);

@@ -24,8 +24,9 @@ const char* memoryName(Hardware hardware)
 
 const char* positionName(Position position)
 {
-    static const char* const names[] = {"GM", "A1", "A2", "B1", "B2", "C1", "C2", "CO1", "CO2", "VECIN", "VECOUT",
-                                        "VECCALC", "SPM", "TSCM", "C2PIPE2GM", "C2PIPE2LOCAL"};
+    static const char* const names[] = {"GM",  "A1",   "A2",        "B1",          "B2",     "C1",
+                                        "C2",  "CO1",  "CO2",       "VECIN",       "VECOUT", "VECCALC",
+                                        "SPM", "TSCM", "C2PIPE2GM", "C2PIPE2LOCAL"};
     return position < Position::MAX ? names[static_cast<uint32_t>(position)] : "?";
 }
 
@@ -107,7 +108,8 @@ void Engine::gmBind(const void* p, uint64_t bytes, const char* name, GmRole role
     const uint8_t* base = static_cast<const uint8_t*>(p);
     for (auto& other : arguments_) {
         if (base < other->base + other->bytes && other->base < base + bytes) {
-            // Two arguments share memory (an output in place of an input): one region that is read and written.
+            // Two arguments share memory (an output in place of an input): one region that is read and
+            // written.
             const uint8_t* end = std::max(other->base + other->bytes, base + bytes);
             other->base = std::min(other->base, base);
             other->bytes = static_cast<uint64_t>(end - other->base);
@@ -224,7 +226,8 @@ void Engine::reportLeftovers(Core& core)
             if (flag.set) {
                 const char* name = eventName(static_cast<HardEvent>(e));
                 violate("flag-left-set", "kernel end", "", name, "", -1,
-                        "flag %s id %d was set (at node '%s') and never waited for: it stays set for the next kernel",
+                        "flag %s id %d was set (at node '%s') and never waited for: it stays set for the "
+                        "next kernel",
                         name, id, flag.node != nullptr ? flag.node : "");
             }
         }
@@ -238,9 +241,12 @@ void Engine::reportLeftovers(Core& core)
                 "the vector mask is still in counter mode: call SetMaskNorm and ResetMask");
     }
     if (!core.dirtyLines.empty()) {
-        Place place = find(reinterpret_cast<const void*>(*core.dirtyLines.begin() * CACHE_LINE + CACHE_LINE - 1));
-        violate("cache-not-cleaned", "kernel end", "", "S", placeName(place), static_cast<int64_t>(place.offset),
-                "%zu lines that the scalar unit wrote to GM are still in its cache: call DataCacheCleanAndInvalid",
+        Place place =
+            find(reinterpret_cast<const void*>(*core.dirtyLines.begin() * CACHE_LINE + CACHE_LINE - 1));
+        violate("cache-not-cleaned", "kernel end", "", "S", placeName(place),
+                static_cast<int64_t>(place.offset),
+                "%zu lines that the scalar unit wrote to GM are still in its cache: call "
+                "DataCacheCleanAndInvalid",
                 core.dirtyLines.size());
     }
 }
@@ -282,16 +288,18 @@ void Engine::reportUnwritten(Argument& argument)
 {
     uint64_t missing = 0;
     int64_t first = -1;
-    forStates(argument.shadow, 0, argument.bytes, [&](uint32_t id, uint32_t, uint64_t offset, uint64_t bytes) {
-        if (id == 0 || gmPool_[id].writer.stamp.core == NOBODY) {
-            first = first < 0 ? static_cast<int64_t>(offset) : first;
-            missing += bytes;
-        }
-        return id;
-    });
+    forStates(argument.shadow, 0, argument.bytes,
+              [&](uint32_t id, uint32_t, uint64_t offset, uint64_t bytes) {
+                  if (id == 0 || gmPool_[id].writer.stamp.core == NOBODY) {
+                      first = first < 0 ? static_cast<int64_t>(offset) : first;
+                      missing += bytes;
+                  }
+                  return id;
+              });
     if (missing != 0) {
         violate("output-not-written", "kernel end", argument.name.c_str(), "", argument.name, first,
-                "%" PRIu64 " of %" PRIu64 " bytes of output '%s' were never written, the first at byte %" PRId64,
+                "%" PRIu64 " of %" PRIu64
+                " bytes of output '%s' were never written, the first at byte %" PRId64,
                 missing, argument.bytes, argument.name.c_str(), first);
     }
 }
@@ -304,7 +312,8 @@ void Engine::launchEnd()
             size_t left = counters_[number][id].arrived.size();
             if (left != 0) {
                 violate("cross-flag-left-set", "kernel end", "", "", "", -1,
-                        "flag %d of %s was set %zu times more than waited for", id, coreName(number).c_str(), left);
+                        "flag %d of %s was set %zu times more than waited for", id, coreName(number).c_str(),
+                        left);
             }
             for (int mode = 0; mode < 3; ++mode) {
                 size_t half = pending_[number].byMode[mode][id].size();
@@ -337,7 +346,8 @@ void Engine::gmView(const void* p, uint64_t bytes)
     }
     Place place = find(p);
     if (place.argument != nullptr && place.offset + bytes > place.argument->bytes) {
-        violate("gm-view", "SetGlobalBuffer", "", "", place.argument->name, static_cast<int64_t>(place.offset),
+        violate("gm-view", "SetGlobalBuffer", "", "", place.argument->name,
+                static_cast<int64_t>(place.offset),
                 "a view of %" PRIu64 " bytes at byte %" PRIu64 " of '%s', which has %" PRIu64 " bytes", bytes,
                 place.offset, place.argument->name.c_str(), place.argument->bytes);
     }

@@ -10,14 +10,18 @@
 namespace gaf_twin {
 namespace check {
 
-// The bytes of one operand, relative to its address: `runs` runs of `runBytes` bytes, the whole `outer` times.
+// The bytes of one operand, relative to its address: `runs` runs of `runBytes` bytes, the whole `outer`
+// times.
 struct Engine::Pattern {
     uint64_t runBytes, runs, outer;
     int64_t stride, outerStride;
     int64_t low = 0, high = 0;             // extent of all runs
 
     Pattern(uint64_t bytes, uint64_t n, int64_t step, uint64_t times, int64_t timesStep)
-        : runBytes(bytes), runs(step == 0 ? 1 : n), outer(timesStep == 0 ? 1 : times), stride(runs == 1 ? 0 : step),
+        : runBytes(bytes),
+          runs(step == 0 ? 1 : n),
+          outer(timesStep == 0 ? 1 : times),
+          stride(runs == 1 ? 0 : step),
           outerStride(outer == 1 ? 0 : timesStep)
     {
         int64_t span = stride * static_cast<int64_t>(runs - 1);
@@ -67,7 +71,7 @@ struct Engine::Touch {
     uint8_t pipe;
     bool write;
     uint32_t written = 0;                  // the state that this write makes
-    uint32_t from = 0, to = 0;             // last state that was replaced in part by one of its own, and by which
+    uint32_t from = 0, to = 0;   // last state that was replaced in part by one of its own, and by which
     bool haveFrom = false;
     Access rival;                          // first unordered access
     bool rivalWrote = false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Happens-before: vector clocks of the pipes of every core, hard-event flags, cross-core flags and grid barriers.
+// Happens-before: vector clocks of the pipes of every core, hard-event flags, cross-core flags, barriers.
 //
-// Inside a core every pipe p keeps clock[p][q] = the last instruction of pipe q known to be complete before the next
-// instruction of p starts. What a core learnt from other cores is one vector for all its pipes, because a cross-core
-// wait stops the issue of all later instructions of the core.
+// Inside a core every pipe p keeps clock[p][q] = the last instruction of pipe q known to be complete before
+// the next instruction of p starts. What a core learnt from other cores is one vector for all its pipes,
+// because a cross-core wait stops the issue of all later instructions of the core.
 #ifndef GAF_CHECK_ORDER_H
 #define GAF_CHECK_ORDER_H
 
@@ -108,7 +108,7 @@ public:
         }
     }
 
-    // Pipe `p` waited for `row`. The scalar unit issues every instruction: what it waited for is past for all pipes.
+    // Pipe `p` waited for `row`. The scalar unit issues every instruction: its waits hold for all pipes.
     void learn(Pipe p, const Row& row)
     {
         if (p != Pipe::S) {
@@ -131,7 +131,7 @@ public:
         return v;
     }
 
-    // The core stopped issuing until `message` had arrived. Its own entries come back too: they order its own pipes.
+    // The core stopped issuing until `message` had arrived. Its own entries, come back, order its own pipes.
     void learnRemote(const Vector& message)
     {
         join(remote_, message);
@@ -171,7 +171,7 @@ struct CrossCounter {
     int mode = -1;                         // mode of the sets in flight
 };
 
-// What a core has set and what did not release anybody yet, per mode and id (modes 0, 1 and AIV -> AIC of mode 2).
+// What a core has set and what released nobody yet, per mode and id (modes 0, 1 and AIV -> AIC of mode 2).
 struct PendingSets {
     std::array<std::array<std::deque<Vector>, CROSS_IDS>, 3> byMode;
     std::array<int, CROSS_IDS> pipe;       // the one pipe that sets an id from this core (-1: none yet)

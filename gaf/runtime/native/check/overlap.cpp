@@ -32,7 +32,8 @@ uint32_t lanesUsedBy(const Shape& shape, uint32_t lanes)
     return used < lanes ? used : lanes;
 }
 
-// Instructions whose second source may be the destination of the repeat before (an accumulator that stays in place).
+// Instructions whose second source may be the destination of the repeat before (an accumulator that stays in
+// place).
 bool accumulates(const char* api)
 {
     static const char* const names[] = {"Add", "Sub", "Mul", "Max", "Min", "AddRelu", "SubRelu"};
@@ -46,8 +47,8 @@ bool accumulates(const char* api)
 
 }  // namespace
 
-void CheckRepeatOverlap(const char* api, const char* operand, const Lanes& dst, const Lanes& src, const Shape& shape,
-                        uint32_t lanes, bool secondSource)
+void CheckRepeatOverlap(const char* api, const char* operand, const Lanes& dst, const Lanes& src,
+                        const Shape& shape, uint32_t lanes, bool secondSource)
 {
     uint32_t repeats = shape.counter ? (shape.count + lanes - 1) / lanes : shape.repeat;
     uint32_t used = lanesUsedBy(shape, lanes);
@@ -63,16 +64,19 @@ void CheckRepeatOverlap(const char* api, const char* operand, const Lanes& dst, 
         Range d = rangeOf(dst, r, used), s = rangeOf(src, r, used);
         bool dense = dst.blk == 1 && src.blk == 1;   // otherwise blocks may interleave without touching
         if (dense && d.overlaps(s) && (d.lo != s.lo || d.hi != s.hi)) {
-            check::rule(false, "operand-overlap", api, "in repeat %u %s overlaps dst, but is not the same", r, operand);
+            check::rule(false, "operand-overlap", api, "in repeat %u %s overlaps dst, but is not the same", r,
+                        operand);
             return;
         }
         if (r + 1 == repeats) {
             return;
         }
-        bool accumulator = secondSource && dst.base == src.base && dst.rep == 0 && src.rep == 0 && accumulates(api);
+        bool accumulator =
+            secondSource && dst.base == src.base && dst.rep == 0 && src.rep == 0 && accumulates(api);
         if (!accumulator && (dense || dst.blk == src.blk) && d.overlaps(rangeOf(src, r + 1, used))) {
-            check::rule(false, "repeat-overlap", api, "%s of repeat %u is dst of repeat %u: the result is undefined%s",
-                        operand, r + 1, r, accumulates(api) ? " (only the second source may be an accumulator)" : "");
+            check::rule(false, "repeat-overlap", api,
+                        "%s of repeat %u is dst of repeat %u: the result is undefined%s", operand, r + 1, r,
+                        accumulates(api) ? " (only the second source may be an accumulator)" : "");
             return;
         }
     }

@@ -62,8 +62,8 @@ void Report::add(Violation violation)
 {
     ++total_;
     bool firstOfRule = ++byRule_[violation.rule] == 1;
-    std::string signature = violation.rule + '\0' + violation.api + '\0' + violation.operand + '\0' + violation.buffer
-                          + '\0' + violation.node;
+    std::string signature = violation.rule + '\0' + violation.api + '\0' + violation.operand + '\0'
+                            + violation.buffer + '\0' + violation.node;
     auto [at, isNew] = index_.emplace(std::move(signature), DROPPED);
     if (!isNew) {
         if (at->second != DROPPED) {

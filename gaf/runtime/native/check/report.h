@@ -35,8 +35,8 @@ public:
     // Keeps at most KEPT distinct violations, but always the first of every rule; counts all.
     void add(Violation violation);
     uint64_t total() const { return total_; }
-    // One JSON object a line, in the order of first occurrence. `rule_count` is the number of all violations of
-    // that rule, kept or not. Returns the length of the text; `out` gets whole lines only, NUL-terminated.
+    // One JSON object a line, in the order of first occurrence. `rule_count` is the number of all violations
+    // of that rule, kept or not. Returns the length of the text; `out` gets whole lines only, NUL-terminated.
     uint64_t json(char* out, uint64_t cap) const;
 
 private:

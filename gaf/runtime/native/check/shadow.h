@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shadow memory: for every byte who wrote it last, who read it since, and whether it was ever initialised.
 //
-// Bytes that were last touched by the same accesses share one `State`; memory is an array of state numbers, one per
-// 32-byte block, so a whole-tile access costs one compare and one fill of that array. A block whose bytes differ (the
-// tail of a row) is expanded into 32 numbers of its own: races and initialisation are exact to the byte.
+// Bytes that were last touched by the same accesses share one `State`; memory is an array of state numbers,
+// one per 32-byte block, so a whole-tile access costs one compare and one fill of that array. A block whose
+// bytes differ (the tail of a row) is expanded into 32 numbers of its own: races and initialisation are exact
+// to the byte.
 #ifndef GAF_CHECK_SHADOW_H
 #define GAF_CHECK_SHADOW_H
 
@@ -27,7 +28,10 @@ struct Stamp {
     uint8_t pipe = 0;
     uint8_t flags = 0;
 
-    bool sameInstruction(const Stamp& o) const { return epoch == o.epoch && core == o.core && pipe == o.pipe; }
+    bool sameInstruction(const Stamp& o) const
+    {
+        return epoch == o.epoch && core == o.core && pipe == o.pipe;
+    }
 };
 
 // An instruction with what a message says of it. `api` and `node` are string literals of the kernel.
@@ -184,7 +188,7 @@ private:
     std::vector<uint32_t> freeStates_, freeOthers_, freeBytes_;
 };
 
-// Slots of one memory (an arena of a core, or one GM argument). Untouched slots are 0 (pages appear on first touch).
+// Slots of one memory (an arena of a core, or one GM argument). Untouched slots are 0 and take no memory.
 class Shadow {
 public:
     Shadow() = default;
@@ -232,8 +236,8 @@ inline uint64_t runOfEqual(const uint32_t* slots, uint64_t n)
     return i;
 }
 
-// Replaces the state of bytes [lo, hi): `change(id, slots, offset, bytes)` returns the new state of the `slots` slots
-// (`bytes` bytes from `offset` on) that hold `id`, and does the counting (release of the old, slots of the new).
+// Replaces the state of bytes [lo, hi): `change(id, slots, offset, bytes)` returns the new state of the
+// `slots` slots (`bytes` bytes from `offset` on) that hold `id`; it does the counting of slots.
 template <class Change> void forStates(Shadow& shadow, uint64_t lo, uint64_t hi, Change&& change)
 {
     uint32_t* slots = shadow.slots();

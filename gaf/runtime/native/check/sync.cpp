@@ -43,7 +43,8 @@ void Engine::setFlag(HardEvent event, int id, bool byPipe)
     EventPipes pipes = PipesOf(event);
     const char* name = eventName(event);
     if (!eventExists(core_->kind, pipes.src, pipes.dst)) {
-        violate("event-kind", "SetFlag", "", name, "", -1, "%s has no flag %s", coreName(core_->number).c_str(), name);
+        violate("event-kind", "SetFlag", "", name, "", -1, "%s has no flag %s",
+                coreName(core_->number).c_str(), name);
         return;
     }
     if (id < 0 || id >= EVENT_IDS) {
@@ -51,7 +52,8 @@ void Engine::setFlag(HardEvent event, int id, bool byPipe)
         return;
     }
     if (!byPipe && id >= FIRST_PIPE_EVENT_ID) {
-        violate("event-id", "SetFlag", "", name, "", -1, "event id %d of %s belongs to TPipe: use 0..5", id, name);
+        violate("event-id", "SetFlag", "", name, "", -1, "event id %d of %s belongs to TPipe: use 0..5", id,
+                name);
     }
     HardFlag& flag = core_->flags[static_cast<size_t>(event)][id];
     if (flag.set) {
@@ -73,8 +75,8 @@ void Engine::waitFlag(HardEvent event, int id, bool byPipe)
     EventPipes pipes = PipesOf(event);
     const char* name = eventName(event);
     if (!eventExists(core_->kind, pipes.src, pipes.dst)) {
-        violate("event-kind", "WaitFlag", "", name, "", -1, "%s has no flag %s", coreName(core_->number).c_str(),
-                name);
+        violate("event-kind", "WaitFlag", "", name, "", -1, "%s has no flag %s",
+                coreName(core_->number).c_str(), name);
         return;
     }
     if (id < 0 || id >= EVENT_IDS) {
@@ -82,7 +84,8 @@ void Engine::waitFlag(HardEvent event, int id, bool byPipe)
         return;
     }
     if (!byPipe && id >= FIRST_PIPE_EVENT_ID) {
-        violate("event-id", "WaitFlag", "", name, "", -1, "event id %d of %s belongs to TPipe: use 0..5", id, name);
+        violate("event-id", "WaitFlag", "", name, "", -1, "event id %d of %s belongs to TPipe: use 0..5", id,
+                name);
     }
     HardFlag& flag = core_->flags[static_cast<size_t>(event)][id];
     if (!flag.set) {
@@ -140,8 +143,8 @@ void Engine::deliver(uint16_t to, int id, int mode, const Vector& message)
         std::upper_bound(counter.waits.begin(), counter.waits.end(), known) - counter.waits.begin());
     if (counter.sets - waited > CROSS_LIMIT) {
         violate("cross-flag-overflow", "CrossCoreSetFlag", "", "", "", -1,
-                "flag %d of %s may reach %zu: the counter holds 15 (let the waiting core set a flag back)", id,
-                coreName(to).c_str(), static_cast<size_t>(counter.sets) - waited);
+                "flag %d of %s may reach %zu: the counter holds 15 (let the waiting core set a flag back)",
+                id, coreName(to).c_str(), static_cast<size_t>(counter.sets) - waited);
     }
 }
 
@@ -178,7 +181,8 @@ void Engine::crossSet(int mode, Pipe pipe, int id)
         return;
     }
     if (mode == 1 && core_->kind == CoreKind::AIC) {
-        violate("cross-flag-mode", api, "", pipeText, "", -1, "mode 1 orders the vector cores of one AI core only");
+        violate("cross-flag-mode", api, "", pipeText, "", -1,
+                "mode 1 orders the vector cores of one AI core only");
         return;
     }
     if (id < 0 || id >= CROSS_IDS) {
@@ -189,17 +193,19 @@ void Engine::crossSet(int mode, Pipe pipe, int id)
         violate("cross-flag-id", api, "", pipeText, "", -1,
                 "flag id %d is used by SyncAll and the hardware (11..14): use 0..10", id);
     }
-    uint32_t allowed = core_->kind == CoreKind::AIV ? 0b0110010u : 0b1111100u;   // bits of Pipe: not S, not ALL
+    uint32_t allowed =
+        core_->kind == CoreKind::AIV ? 0b0110010u : 0b1111100u;   // bits of Pipe: not S, not ALL
     if (pipe >= Pipe::COUNT || (allowed >> static_cast<uint32_t>(pipe) & 1) == 0) {
-        violate("cross-flag-pipe", api, "", pipeText, "", -1, "pipe %s of %s can't set a cross-core flag", pipeText,
-                coreName(core_->number).c_str());
+        violate("cross-flag-pipe", api, "", pipeText, "", -1, "pipe %s of %s can't set a cross-core flag",
+                pipeText, coreName(core_->number).c_str());
         return;
     }
     PendingSets& mine = pending_[core_->number];
     int& fixedPipe = mine.pipe[id];
     if (fixedPipe >= 0 && fixedPipe != static_cast<int>(pipe)) {
         violate("cross-flag-two-pipes", api, "", pipeText, "", -1,
-                "flag %d is set from pipe %s and before from pipe %s: sets of different pipes may overtake each other",
+                "flag %d is set from pipe %s and before from pipe %s: sets of different pipes may overtake "
+                "each other",
                 id, pipeText, pipeName(static_cast<uint32_t>(fixedPipe)));
     }
     fixedPipe = static_cast<int>(pipe);

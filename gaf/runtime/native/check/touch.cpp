@@ -7,7 +7,8 @@
 namespace gaf_twin {
 namespace check {
 
-// Order that exists without flags: parts of one instruction, atomic writes, big accumulating Mmads, unitFlag pairs.
+// Order that exists without flags: parts of one instruction, atomic writes, big accumulating Mmads, unitFlag
+// pairs.
 bool Engine::excused(const Stamp& earlier) const
 {
     const Stamp& now = core_->stamp;
@@ -88,8 +89,8 @@ uint32_t Engine::touchWrite(Touch& t, StatePool& pool, uint32_t id, uint32_t slo
     return target;
 }
 
-// Notes the race of a write with what used state `id` before; returns the atomic writers that this (atomic) write
-// may overlap, which is none for most writes.
+// Notes the race of a write with what used state `id` before; returns the atomic writers that this (atomic)
+// write may overlap, which is none for most writes.
 std::vector<Access> Engine::unorderedWriters(Touch& t, StatePool& pool, uint32_t id, uint64_t offset)
 {
     std::vector<Access> together;
@@ -147,8 +148,9 @@ uint32_t Engine::touchRead(Touch& t, StatePool& pool, uint32_t id, uint32_t slot
         move = true;
     }
     if (!move || pool[target].slots == 0) {
-        // Add this reader. Of its own pipe the newest earlier one stays too (this instruction may go on to write the
-        // same bytes); others that are complete before it go, since whoever is after it is after them.
+        // Add this reader. Of its own pipe the newest earlier one stays too (this instruction may go on to
+        // write the same bytes); others that are complete before it go, since whoever is after it is after
+        // them.
         pool[target].initialised = true;
         uint32_t newest = 0;
         for (uint32_t at = pool[target].others; at != 0; at = pool.other(at).next) {
@@ -194,7 +196,8 @@ void Engine::reportTouch(const Operand& o, const Touch& t, const Place& place)
         std::string name = placeName(at);
         int64_t offset = offsetInBuffer(at, at.offset);
         violate("uninitialised-read", o.api, o.name, o.pipe, name, offset,
-                "%s reads %" PRIu64 " bytes of %s that nothing has written, the first at byte %" PRId64 " of '%s'",
+                "%s reads %" PRIu64 " bytes of %s that nothing has written, the first at byte %" PRId64
+                " of '%s'",
                 o.name, t.unwrittenBytes, memory, offset, name.c_str());
     }
     if (t.raceAt < 0) {
@@ -221,8 +224,8 @@ void Engine::reportTouch(const Operand& o, const Touch& t, const Place& place)
                                 : std::string("no flag can order these two pipes: use PipeBarrier<PIPE_ALL>");
     }
     violate(rule, o.api, o.name, o.pipe, name, offset,
-            "%s %s byte %" PRId64 " of '%s', which %s (pipe %s%s%s%s%s) %s without order: %s", o.name, o.verb, offset,
-            name.c_str(), t.rival.api != nullptr ? t.rival.api : "an access", pipeName(earlier.pipe),
+            "%s %s byte %" PRId64 " of '%s', which %s (pipe %s%s%s%s%s) %s without order: %s", o.name, o.verb,
+            offset, name.c_str(), t.rival.api != nullptr ? t.rival.api : "an access", pipeName(earlier.pipe),
             earlier.core != core_->number ? ", " : "", earlier.core != core_->number ? rivalCore.c_str() : "",
             t.rival.node != nullptr && *t.rival.node != 0 ? ", node " : "",
             t.rival.node != nullptr ? t.rival.node : "", t.rivalWrote ? "wrote" : "read", cure.c_str());

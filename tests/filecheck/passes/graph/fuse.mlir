@@ -33,7 +33,7 @@ func.func @two_results(%x: !graph.tensor<[M, 8], f32>) -> (!graph.tensor<[M, 8],
 
 // Sigmoid - MatMul - Add: the add joins the matmul; the sigmoid feeds both, so joining it would not be convex.
 // CHECK-LABEL: func.func @straddle
-// CHECK: graph.fused "elementwise" @sigmoid(
+// CHECK: graph.fused "elementwise" @sigmoid_op(
 // CHECK: graph.fused "matmul" @matmul_mul(
 func.func @straddle(%x: !graph.tensor<[6, 40], f32>, %w: !graph.tensor<[40, 40], f32>) -> !graph.tensor<[6, 40], f32> {
   %0 = graph.sigmoid %x : (!graph.tensor<[6, 40], f32>) -> !graph.tensor<[6, 40], f32>

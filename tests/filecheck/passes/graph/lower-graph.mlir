@@ -1,11 +1,11 @@
 // RUN: gaf-opt %s -p fuse,lower-graph --split-input-file | filecheck %s
 
 // Rows of B*S elements become one axis; the reduction runs over whole rows, or streams them in chunks.
-// CHECK: tile.kernel @softmax(%x: !tile.gm<[B, S, 96], f32>, %y0: !tile.gm<[B, S, 96], f32, out>) symbols [B, S] axes [m = B * S, n = 96]
+// CHECK: tile.kernel @softmax_op(%x: !tile.gm<[B, S, 96], f32>, %y0: !tile.gm<[B, S, 96], f32, out>) symbols [B, S] axes [m = B * S, n = 96]
 // CHECK-NEXT: tile.grid [m step tm]
 // CHECK: %[[MAX:.*]] = tile.reduce max(%{{.*}}) over [n] : !tile.t<[m], f32>
 // CHECK: tile.map sub(%{{.*}}, %[[MAX]]) : !tile.t<[m, n], f32>
-// CHECK: tile.kernel @softmax_streamed
+// CHECK: tile.kernel @softmax_op_streamed
 // CHECK: tile.for n step tn iter(
 // CHECK: tile.merge max(
 // CHECK: tile.for n step tn iter(
@@ -20,10 +20,10 @@ func.func @main(%x: !graph.tensor<[B, S, 96], f32>) -> !graph.tensor<[B, S, 96],
 // -----
 
 // Two equal regions share one kernel.
-// CHECK: graph.fused "elementwise" @exp(%{{.*}}) -> ({{.*}}) attributes {kernels = ["exp"]
-// CHECK: graph.fused "elementwise" @exp(%{{.*}}) -> ({{.*}}) attributes {kernels = ["exp"]
-// CHECK: tile.kernel @exp(
-// CHECK-NOT: tile.kernel @exp_2
+// CHECK: graph.fused "elementwise" @exp_op(%{{.*}}) -> ({{.*}}) attributes {kernels = ["exp_op"]
+// CHECK: graph.fused "elementwise" @exp_op(%{{.*}}) -> ({{.*}}) attributes {kernels = ["exp_op"]
+// CHECK: tile.kernel @exp_op(
+// CHECK-NOT: tile.kernel @exp_op_2
 func.func @shared(%x: !graph.tensor<[64], f32>, %z: !graph.tensor<[64], f32>) -> (!graph.tensor<[64], f32>, !graph.tensor<[64], f32>) {
   %0 = graph.exp %x : (!graph.tensor<[64], f32>) -> !graph.tensor<[64], f32>
   %1 = graph.exp %z : (!graph.tensor<[64], f32>) -> !graph.tensor<[64], f32>
@@ -33,7 +33,7 @@ func.func @shared(%x: !graph.tensor<[64], f32>, %z: !graph.tensor<[64], f32>) ->
 // -----
 
 // Splitting heads and transposing cost nothing: they are the index map of the loads.
-// CHECK: tile.kernel @matmul(
+// CHECK: tile.kernel @matmul_op(
 // CHECK: tile.load %q[g0.lo, m, g1.lo * 16 + k] : !tile.t<[m, k], f32, l1>
 // CHECK: tile.load %k[g0.lo, n, g1.lo * 16 + k] : !tile.t<[k, n], f32, l1>
 func.func @heads(%q: !graph.tensor<[B, S, 64], f32>, %k: !graph.tensor<[B, S, 64], f32>) -> !graph.tensor<[B, 4, S, S], f32> {
