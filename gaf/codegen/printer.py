@@ -222,7 +222,7 @@ def wrap(line: str) -> list[str]:
     pad = " " * (len(line) - len(line.lstrip()) + 2 * len(INDENT))
     parts: list[str] = []
     while len(line) > WIDTH:
-        cut = _break(line, len(pad))
+        cut = _break(line)
         if cut is None:
             break
         parts.append(line[:cut])
@@ -230,8 +230,8 @@ def wrap(line: str) -> list[str]:
     return [*parts, line]
 
 
-def _break(line: str, start: int) -> int | None:
-    """Where to break a line beyond `start`: after the last comma of the outermost brackets that have one."""
+def _break(line: str) -> int | None:
+    """Where to break a line: after the last comma of the outermost brackets that have one."""
     depth, best, quoted, escaped = 0, None, False, False
     for i, c in enumerate(line[:WIDTH]):
         if quoted:
@@ -239,7 +239,7 @@ def _break(line: str, start: int) -> int | None:
             continue
         quoted = c == '"'
         depth += (c in "([{") - (c in ")]}")
-        if c == "," and line[i + 1] == " " and i > start and (best is None or depth <= best[0]):
+        if c == "," and line[i + 1] == " " and (best is None or depth <= best[0]):
             best = (depth, i + 1)
     return best[1] if best else None
 

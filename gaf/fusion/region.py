@@ -126,6 +126,14 @@ def direct_names(e: Expr) -> set[str]:
     return names
 
 
+_PRODUCT = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
+
+
+def is_product_sum(stage: Stage) -> bool:
+    """A stage of the form of a matmul: the sum of products of two operands."""
+    return stage.monoid == "sum" and stage.body == _PRODUCT
+
+
 class _Builder:
     """Pulls values back to loads; see the module docstring."""
 
@@ -138,6 +146,7 @@ class _Builder:
         self.meanings: dict[Operation, Meaning | View | Opaque] = {}
         self.input_numbers: dict[SSAValue, int] = {}
         self.origin = ""
+        self.context: list[tuple[Expr, ...]] = []  # the indices at which enclosing stages are evaluated
 
     # -- nodes ----------------------------------------------------------------------------------
 
@@ -162,7 +171,16 @@ class _Builder:
         return self.add(Node("map", dtype, axes, tuple(args), function))
 
     def axis(self, extent: Expr, taken: set[str]) -> str:
-        """An axis to bind a reduced dim: an existing one of the same extent that the result doesn't use."""
+        """An axis to bind a reduced dim: an existing one of the same extent that the result doesn't use.
+
+        The axes of the place that asks come first: the mean of a LayerNorm in front of a matmul runs over the
+        matmul's summed axis, not over its columns, even if both have the same size.
+        """
+        for index in reversed(self.context):
+            for e in reversed(index):
+                name = e.as_name()
+                if name is not None and name not in taken and self.region.axes.get(name) == extent:
+                    return name
         for name, size in self.region.axes.items():
             if size == extent and name not in taken:
                 return name
@@ -225,6 +243,7 @@ class _Builder:
         if found is not None:
             return found
         stage = meaning.stages[number]
+        self.context.append(index)
         env: dict[str, Expr] = {d.name: e for d, e in zip(stage.dims, index)}
         over: list[str] = []
         if stage.reduced:
@@ -233,12 +252,14 @@ class _Builder:
                 if dim.extent == 1:
                     env[dim.name] = const(0)
                     continue
-                name = self.axis(dim.extent, taken)
+                # a matmul sums over an axis of its own: its columns may have the same size
+                name = self.fresh(dim.extent) if is_product_sum(stage) else self.axis(dim.extent, taken)
                 taken.add(name)
                 over.append(name)
                 env[dim.name] = sym(name)
         reads = [self.read(op, meaning, r, env) for r in stage.reads]
-        result = self.contraction(stage, reads, over)
+        self.context.pop()
+        result = self.contraction(op, stage, reads, over)
         if result is None:
             result = self.body(stage.body, reads, env, stage.dtype)
             if over:
@@ -277,18 +298,26 @@ class _Builder:
 
         return map_atoms(e, atom)
 
-    def contraction(self, stage: Stage, reads: Sequence[int], over: Sequence[str]) -> int | None:
-        """A matmul-like stage: sum over one axis of a product whose factors each have an axis of their own."""
-        product_body = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
-        if stage.monoid != "sum" or len(over) != 1 or stage.body != product_body:
+    def contraction(self, op: GraphOp, stage: Stage, reads: Sequence[int], over: Sequence[str]) -> int | None:
+        """A matmul-like stage: sum over one axis of a product whose factors each have an axis of their own.
+
+        The left factor may be computed in the group (the vector cores hand it to the cube), the right one is
+        loaded.
+        """
+        if not is_product_sum(stage) or len(over) != 1:
             return None
         a, b = (self.node(r) for r in reads)
         if not (a.axes - b.axes and b.axes - a.axes):
             return None
-        if a.kind != "load" or b.kind != "load":
-            raise NotFusible("a matmul operand is computed in the same group (no prologue schedule)")
+        if b.kind != "load":
+            raise NotFusible("the right matmul operand is computed in the same group (no schedule)")
+        left = reads[0]
+        if a.kind != "load":
+            operand = stage.reads[0].operand
+            assert operand is not None
+            left = self.map("cast", [left], tensor_type(op.operands[operand]).dtype)
         axes = (a.axes | b.axes) - set(over)
-        return self.add(Node("contract", dt.F32, axes, tuple(reads), over=tuple(over)))
+        return self.add(Node("contract", dt.F32, axes, (left, reads[1]), over=tuple(over)))
 
     def body(self, body: scalar.Scalar, reads: Sequence[int], env: Mapping[str, Expr], dtype: dt.DType) -> int:
         match body:

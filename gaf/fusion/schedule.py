@@ -9,8 +9,8 @@ rows) and *cube* (one matmul whose result tile the vector cores finish).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
@@ -22,14 +22,32 @@ MAX_INPUTS = 24  # kernel arguments; fusion.md 2.2 (8)
 
 
 @dataclass(frozen=True)
+class MatMul:
+    """One matmul of a schedule: contract node `node` sums over `summed`, its result has the axis `columns`.
+
+    `trans_a` / `trans_b`: the operand is stored [k, m] / [n, k]. `computed`: the left operand comes from the
+    vector cores instead of global memory.
+    """
+
+    node: int
+    columns: str
+    summed: str
+    trans_a: bool
+    trans_b: bool
+    computed: bool
+
+
+@dataclass(frozen=True)
 class Schedule:
     """The role of every axis of a region.
 
     `lanes` is contiguous in memory in every access that has it; `rows` is the second tile axis (None: one
     row); `grid` axes run in steps of 1. `reduced` is the axis of the vector reductions (lanes or rows). With
     `streamed` that axis is walked in chunks with carried state, once per dependent reduction; otherwise whole
-    rows stay in UB. `contract` is the summed axis of the matmul, `trans_a` / `trans_b` say that the operand
-    is stored [k, m] / [n, k].
+    rows stay in UB.
+
+    `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
+    one if its left operand is computed, the vector cores work on whole rows of the axis that the next level sums.
     """
 
     lanes: str
@@ -37,19 +55,30 @@ class Schedule:
     grid: tuple[str, ...]
     reduced: str | None = None
     streamed: bool = False
-    contract: str | None = None
-    trans_a: bool = False
-    trans_b: bool = False
+    levels: tuple[tuple[MatMul, ...], ...] = ()
 
     @property
     def is_cube(self) -> bool:
-        return self.contract is not None
+        return bool(self.levels)
+
+    @property
+    def is_chain(self) -> bool:
+        """Vector work feeds a matmul of the same kernel."""
+        return any(m.computed for level in self.levels for m in level)
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Several matmuls, or vector work in front of one: a kernel whose units hand over more than once."""
+        return self.is_chain or sum(len(level) for level in self.levels) > 1
 
     @property
     def kind(self) -> str:
         """The fusion type, for reports."""
-        parts = (["matmul"] if self.is_cube else []) + (["reduction"] if self.reduced else [])
-        return "+".join([*parts, "elementwise"]) if not self.is_cube or self.reduced else "matmul"
+        if not self.is_cube:
+            return "reduction+elementwise" if self.reduced else "elementwise"
+        parts = ["elementwise"] if self.levels[0][0].computed else []
+        parts += ["matmul"] * len(self.levels) + (["reduction", "elementwise"] if self.reduced else [])
+        return "+".join(parts)
 
     @property
     def tile_axes(self) -> tuple[str, ...]:
@@ -99,8 +128,6 @@ def choose_schedules(region: Region) -> list[Schedule]:
     if len(region.inputs) > MAX_INPUTS:
         raise NotFusible(f"{len(region.inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
     contracts = region.contracts()
-    if len(contracts) > 1:
-        raise NotFusible("two matmuls in one group (matmul to matmul has no schedule yet)")
     for node in region.nodes:
         if node.kind == "load" and node.dtype not in (dt.F32, dt.F16, dt.BF16, dt.BOOL, dt.I32, dt.I64, dt.U8, dt.I8):
             raise NotFusible(f"{node.dtype} has no vector form yet")
@@ -108,7 +135,7 @@ def choose_schedules(region: Region) -> list[Schedule]:
         if region.nodes[out.node].dtype.is_int and region.nodes[out.node].kind == "load" and not contracts:
             if out.type.dtype not in (dt.I32,):
                 raise NotFusible(f"a pure copy of {out.type.dtype} stays on the host")
-    return _cube(region, contracts[0]) if contracts else _vector(region)
+    return _cube(region, contracts) if contracts else _vector(region)
 
 
 def _reduced_axes(region: Region) -> list[str]:
@@ -122,10 +149,10 @@ def _check_affine(accesses: Sequence[_Access]) -> None:
                 raise NotFusible(f"the index map of {access.what} is not affine")
 
 
-def _pick_rows(candidates: Sequence[str], lanes: str, accesses: Sequence[_Access]) -> str | None:
+def _pick_rows(candidates: Sequence[str], lanes: Collection[str], accesses: Sequence[_Access]) -> str | None:
     """The innermost axis whose column accesses (with rows, without lanes) are contiguous in memory."""
     for axis in reversed(candidates):
-        columns = [a for a in accesses if a.has(axis) and not a.has(lanes)]
+        columns = [a for a in accesses if a.has(axis) and not any(a.has(x) for x in lanes)]
         if all(axis in a.steps and a.step(axis) == 1 and not a.indirect for a in columns):
             return axis
     return None
@@ -168,7 +195,7 @@ def _vector(region: Region) -> list[Schedule]:
         if any(x.has(reduced[0]) and not x.has(lanes) and x.step(reduced[0]) != 1 for x in accesses):
             raise NotFusible("a column operand of the reduction is strided in memory")
     else:
-        rows = _pick_rows([a for a in parallel if a != lanes], lanes, accesses)
+        rows = _pick_rows([a for a in parallel if a != lanes], {lanes}, accesses)
     grid = tuple(a for a in parallel if a not in (lanes, rows))
     base = Schedule(lanes, rows, grid, reduced[0] if reduced else None)
     _check_loops(region, [a for a in (*grid, rows, lanes) if a is not None and a not in reduced])
@@ -178,50 +205,150 @@ def _vector(region: Region) -> list[Schedule]:
     return [streamed] if reduced[0] != lanes else [base, streamed]
 
 
-def _cube(region: Region, number: int) -> list[Schedule]:
-    node = region.nodes[number]
-    a, b = (region.nodes[i] for i in node.args)
-    if a.dtype != b.dtype or a.dtype not in CUBE_DTYPES:
-        raise NotFusible(f"the cube unit multiplies float operands of one dtype; got {a.dtype} and {b.dtype}")
-    (k,) = node.over
+def _matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:
+    """Contract nodes by level, and the level of every node: contractions on the longest path up to it."""
+    depth: list[int] = []
+    levels: list[list[int]] = []
+    for i, node in enumerate(region.nodes):
+        depth.append(max((depth[a] for a in node.args), default=0) + (node.kind == "contract"))
+        if node.kind == "contract":
+            if depth[i] > len(levels):
+                levels.append([])
+            levels[depth[i] - 1].append(i)
+    return levels, depth
+
+
+def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
+    levels, depth = _matmul_levels(region)
+    if len(levels) > 2:
+        raise NotFusible("more than two matmuls in a row in one kernel")
     types = region.input_types
-    left, right = (_access(w, types[x.input], x.index, region) for w, x in (("left operand", a), ("right operand", b)))
-    accesses = _vector_accesses(region, node.args)
-    if any(i in node.args for n in region.nodes if n.kind != "contract" for i in n.args):
-        accesses += [left, right]
-    _check_affine([left, right, *accesses])
-    if left.indirect or right.indirect:
-        raise NotFusible("a matmul operand is gathered by an index tensor")
-    reduced = _reduced_axes(region)
-    used = {x for n in region.nodes for x in n.axes}
+    operands = {i for c in contracts for i in region.nodes[c].args if region.nodes[i].kind == "load"}
+    used_elsewhere = {i for n in region.nodes if n.kind != "contract" for i in n.args} | {o.node for o in region.outputs}
+    accesses = _vector_accesses(region, operands - used_elsewhere)
+    _check_affine(accesses)
+    last = region.nodes[levels[-1][0]]
+    a, b = (region.nodes[i] for i in last.args)
     m_axes = [x for x in region.axes if x in a.axes - b.axes]
     n_axes = [x for x in region.axes if x in b.axes - a.axes]
-    extra = [x for x in region.axes if x in used and x not in a.axes | b.axes]
-    if extra:
-        raise NotFusible("the epilogue has an axis that the matmul result lacks")
     lanes = next(
         (x for x in reversed(n_axes) if all(s.steps[x] == 1 for s in accesses if x in s.steps) and _stored(region, x)), None
     )
     if lanes is None:
         raise NotFusible("no column axis of the matmul is contiguous in the operands of its epilogue")
-    rows = _pick_rows(m_axes, lanes, accesses)
+    wide = {x for c in contracts for x in (*region.nodes[c].over, *(region.nodes[region.nodes[c].args[1]].axes - region.nodes[region.nodes[c].args[0]].axes))}
+    rows = _pick_rows(m_axes, wide | {lanes}, accesses)
     if rows is None:
         raise NotFusible("a row statistic is strided in memory")
+    columns = [_columns(region, level, rows) for level in levels[:-1]] + [lanes]
+    plan = tuple(
+        tuple(_matmul(region, types, c, rows, n) for c in level) for level, n in zip(levels, columns)
+    )
+    grid = tuple(x for x in region.axes if x in last.axes and x not in (rows, lanes))
+    schedule = Schedule(lanes, rows, grid, None, False, plan)
+    if schedule.is_chain or len(levels) > 1:
+        _check_chain(region, schedule, accesses)
+    for level in plan:
+        if len({m.computed for m in level}) > 1 or any(m.columns != level[0].columns for m in level):
+            raise NotFusible("matmuls side by side differ in their columns or operands")
+        if level[0].computed and len({region.nodes[m.node].args[0] for m in level}) > 1:
+            raise NotFusible("matmuls side by side have different computed operands")
+    reduced = sorted({x for i, n in enumerate(region.nodes) if n.kind == "reduce" and depth[i] == len(levels) for x in n.over})
     if reduced not in ([], [lanes]):
         raise NotFusible("the epilogue reduces over rows of the matmul")
     if reduced and len(n_axes) > 1:
         raise NotFusible("the epilogue needs complete rows, but they are split over several axes")
-    trans_a, trans_b = left.step(k) != 1, right.step(lanes) != 1
-    if trans_a and left.step(rows) != 1:
-        raise NotFusible("the left matmul operand is contiguous in neither rows nor the summed axis")
+    spanned = {x for i, n in enumerate(region.nodes) if depth[i] == len(levels) for x in n.axes}
+    if not spanned <= {*grid, rows, lanes}:
+        raise NotFusible("the epilogue has an axis that the matmul result lacks")
+    _check_loops(region, [*grid, rows, *([] if reduced or schedule.is_chain else [lanes])])
+    schedule = replace(schedule, reduced=lanes if reduced else None)
+    if not reduced or schedule.is_chain:
+        return [schedule]
+    return [schedule, replace(schedule, streamed=True)]
+
+
+def _columns(region: Region, level: Sequence[int], rows: str) -> str:
+    """The column axis of an inner level: the one that the next level sums over."""
+    node = region.nodes[level[0]]
+    a, b = (region.nodes[i] for i in node.args)
+    own = [x for x in region.axes if x in b.axes - a.axes]
+    if rows not in a.axes - b.axes or len(own) != 1:
+        raise NotFusible("an inner matmul shares no row axis with the last one")
+    return own[0]
+
+
+def _matmul(region: Region, types: Sequence[TensorType], number: int, rows: str, columns: str) -> MatMul:
+    """Orientation of a matmul's operands. Raises NotFusible where the cube can't read them."""
+    node = region.nodes[number]
+    a, b = (region.nodes[i] for i in node.args)
+    if a.dtype != b.dtype or a.dtype not in CUBE_DTYPES:
+        raise NotFusible(f"the cube unit multiplies float operands of one dtype; got {a.dtype} and {b.dtype}")
+    if rows not in a.axes - b.axes or columns not in b.axes - a.axes:
+        raise NotFusible("matmuls of one kernel need the same row axis, and side by side the same columns")
+    (k,) = node.over
+    right = _access("right operand", types[b.input], b.index, region)
+    reads = [right]
+    if a.kind == "load":
+        left = _access("left operand", types[a.input], a.index, region)
+        reads.append(left)
+    _check_affine(reads)
+    if any(r.indirect for r in reads):
+        raise NotFusible("a matmul operand is gathered by an index tensor")
+    trans_b = right.step(columns) != 1
     if trans_b and right.step(k) != 1:
         raise NotFusible("the right matmul operand is contiguous in neither columns nor the summed axis")
-    grid = tuple(x for x in region.axes if x in node.axes and x not in (rows, lanes))
-    base = Schedule(lanes, rows, grid, lanes if reduced else None, False, k, trans_a, trans_b)
-    _check_loops(region, [*grid, rows, *([] if reduced else [lanes])])
-    if not reduced:
-        return [base]
-    return [base, Schedule(lanes, rows, grid, lanes, True, k, trans_a, trans_b)]
+    trans_a = a.kind == "load" and left.step(k) != 1
+    if trans_a and left.step(rows) != 1:
+        raise NotFusible("the left matmul operand is contiguous in neither rows nor the summed axis")
+    return MatMul(number, columns, k, trans_a, trans_b, a.kind != "load")
+
+
+def _check_chain(region: Region, schedule: Schedule, accesses: Sequence[_Access]) -> None:
+    """Every vector phase works on whole rows of one axis: that which the next matmul sums over.
+
+    Phase 0 stands before the first matmul, phase i behind the matmuls of level i.
+    """
+    first = schedule.levels[0][0]
+    lanes = [first.summed if first.computed else None, *(level[0].columns for level in schedule.levels)]
+    for phase, level in enumerate(schedule.levels):
+        for m in level:
+            if phase and not m.computed:
+                raise NotFusible("a second matmul that doesn't depend on the first")
+            if m.computed and m.summed != lanes[phase]:
+                raise NotFusible("a matmul sums over an axis that isn't the row of its computed operand")
+    phases = node_phases(region, schedule)
+    around = {*schedule.grid, schedule.rows}
+    for node, at in zip(region.nodes, phases):
+        if node.kind not in ("map", "reduce", "coord"):
+            continue
+        wide = node.axes | set(node.over)
+        for phase in at:
+            if not wide <= around | {lanes[phase]}:
+                raise NotFusible("a vector phase mixes rows of two matmuls")
+        if node.kind == "reduce" and (len(at) > 1 or set(node.over) != {lanes[min(at)]}):
+            raise NotFusible("a row statistic isn't over the row of the one phase that uses it")
+    for access in accesses:
+        for axis in lanes:
+            if axis is not None and access.has(axis) and access.step(axis) != 1:
+                raise NotFusible(f"{access.what} isn't contiguous along the rows of its phase")
+
+
+def node_phases(region: Region, schedule: Schedule) -> list[set[int]]:
+    """The vector phases in which each node is computed: those of its users.
+
+    Outputs that don't depend on a matmul belong to the phase before it, if there is one.
+    """
+    _, depth = _matmul_levels(region)
+    free = 0 if schedule.levels and schedule.levels[0][0].computed else len(schedule.levels)
+    phases: list[set[int]] = [set() for _ in region.nodes]
+    for out in region.outputs:
+        phases[out.node].add(depth[out.node] or free)
+    for i in reversed(range(len(region.nodes))):
+        node = region.nodes[i]
+        for a in node.args:
+            phases[a] |= {depth[i] - 1} if node.kind == "contract" else phases[i]
+    return phases
 
 
 def _stored(region: Region, axis: str) -> bool:

@@ -66,17 +66,20 @@ def plan_fusion(
     max_depth: int | None = None,
     strict: bool = False,
     host: Mapping[int, str] | None = None,
+    pipelines: bool = False,
 ) -> FusionPlan:
     """Decide the kernels of a block of graph ops.
 
     With `autofuse=False` every op is its own kernel. `max_depth` bounds the contractions and reductions on
     the longest path inside a kernel. Ops in `host` (number -> reason) are left alone.
+    With `pipelines`, vector work may feed a matmul of the same kernel, and matmuls may share one.
     """
-    return _Search(block, autofuse, max_depth, strict, host or {}).run()
+    return _Search(block, autofuse, max_depth, strict, host or {}, pipelines).run()
 
 
 class _Search:
-    def __init__(self, block: Block, autofuse: bool, max_depth: int | None, strict: bool, host: Mapping[int, str]) -> None:
+    def __init__(self, block: Block, autofuse: bool, max_depth: int | None, strict: bool, host: Mapping[int, str], pipelines: bool) -> None:
+        self.pipelines = pipelines
         self.autofuse, self.max_depth, self.strict = autofuse, max_depth, strict
         self.ops = list(block.ops)
         self.number = {op: i for i, op in enumerate(self.ops)}
@@ -108,6 +111,8 @@ class _Search:
                 operations = [self.ops[i] for i in members | (self.folded - outside)]
                 region = build_region(operations, outputs, self.strict)
                 known = choose_schedules(region)
+                if known[0].is_pipeline and not self.pipelines:
+                    raise NotFusible("vector work in front of a matmul, or two matmuls: pipelines are switched off")
                 self.check_depth(region)
             except NotFusible as reason:
                 known = str(reason)
@@ -323,8 +328,6 @@ class _Search:
 
     def try_merge(self, producer: Group, consumer: Group) -> str:
         """Merge two groups; returns "" or the binding constraint."""
-        if consumer.schedules[0].is_cube and producer.schedules[0].is_cube:
-            return "two matmuls in one group (matmul to matmul has no schedule yet)"
         if len(producer.ops) + len(consumer.ops) > MAX_GROUP_OPS:
             return f"more than {MAX_GROUP_OPS} ops in one kernel"
         ops = sorted(producer.ops + consumer.ops)

@@ -21,7 +21,7 @@ from gaf.errors import UnsupportedError
 from gaf.fusion.region import region_bytes
 from gaf.passes.graph.fuse import HOST_REASON
 from gaf.passes.graph.lower_graph import fused_region
-from gaf.report.names import computes, member_names, op_title, pattern_of
+from gaf.report.names import computes, member_names, num_computing, op_title, pattern_of
 from gaf.report.traffic import OpBytes, input_symbols, symbol_sizes
 from gaf.runtime.executor import kernel_names
 from gaf.runtime.kernel import Kernel
@@ -76,13 +76,14 @@ class KernelReport:
 class LaunchReport:
     """One step of a run: a kernel launch, or an op on the host (`kernel` is None).
 
-    `sources` are the numbers of the steps whose results it reads, through views; `inputs` the model inputs.
+    `ops` counts its computing ops; `sources` are the numbers of the steps whose results it reads, through views; `inputs` the model inputs.
     """
 
     number: int
     kernel: str | None
     label: str
     pattern: str
+    ops: int
     members: list[str]
     sources: list[int]
     inputs: list[str]
@@ -156,7 +157,7 @@ class Report:
     def fusions(self) -> dict[str, int]:
         """Kind of kernel -> launches of kernels of this kind that join two ops or more."""
         kinds = {k.name: k for k in self.kernel_list}
-        found = Counter(kinds[s.kernel].kind for s in self.steps if s.kernel is not None and "+" in s.pattern)
+        found = Counter(kinds[s.kernel].kind for s in self.steps if s.kernel is not None and s.ops > 1)
         return dict(sorted(found.items()))
 
     @property
@@ -307,10 +308,14 @@ def _steps(
             if kernel.name not in moved:
                 moved[kernel.name] = sum(region_bytes(fused_region(op, strict), env))
             name, label, size = kernel.name, op.label.data, moved[kernel.name]
-            members, pattern = member_names(op.members), pattern_of(op.members)
+            members, pattern, count = (
+                member_names(op.members),
+                pattern_of(op.members),
+                num_computing(op.members),
+            )
         elif computes(op):
             name, label, size = None, location_name(op) or op.name, single.op(op)
-            members, pattern = [label], op_title(op)
+            members, pattern, count = [label], op_title(op), 1
         else:
             continue
         sources, inputs = _sources(op, number_of, input_of)
@@ -320,6 +325,7 @@ def _steps(
             name,
             label,
             pattern,
+            count,
             members,
             sources,
             inputs,
@@ -409,30 +415,31 @@ def _fill_sizes(entry: KernelReport, kernel: Kernel, env: Mapping[str, int]) -> 
 def _candidates(fused: FusedModel) -> list[Candidate]:
     """Groups of two computing ops or more that the search joined, with those that were given up again."""
     found: list[Candidate] = []
-    in_kernels: set[str] = set()
-    for op in fused.fused_ops:
-        pattern = pattern_of(op.members)
+    kernel_of: dict[str, set[int]] = {}
+    for number, op in enumerate(fused.fused_ops):
         members = member_names(op.members)
-        in_kernels.update(members)
-        if "+" in pattern:
-            found.append(Candidate(pattern, members, True))
+        for name in members:
+            kernel_of.setdefault(name, set()).add(number)
+        if num_computing(op.members) > 1:
+            found.append(Candidate(pattern_of(op.members), members, True))
+    titles: dict[str, str] = {}
     for members in _joined(fused):
-        kept = any(set(members) <= set(c.members) for c in found)
-        if not kept:
-            titles = {location_name(op): op_title(op) for op in fused.source_model.block.ops}
+        if not set.intersection(*(kernel_of.get(m, set()) for m in members)):
+            titles = titles or {location_name(o) or o.name: op_title(o) for o in fused.source_model.block.ops}
             found.append(Candidate("+".join(titles.get(m, m) for m in members), members, False))
     return found
 
 
 def _joined(fused: FusedModel) -> list[list[str]]:
-    """Groups of node names that the decisions joined, from the last join of each."""
-    groups: list[list[str]] = []
+    """Groups of node names that the decisions joined; names in the order in which they came in."""
+    group_of: dict[str, list[str]] = {}
     for decision in fused.decisions:
         if decision.fused:
-            names = list(dict.fromkeys([*decision.producer.split(" + "), *decision.consumer.split(" + ")]))
-            groups = [g for g in groups if not set(g) <= set(names)]
-            groups.append(names)
-    return groups
+            names = dict.fromkeys([*decision.producer.split(" + "), *decision.consumer.split(" + ")])
+            group = list(names)
+            for name in group:
+                group_of[name] = group  # a later join has all names of the earlier ones
+    return list({id(g): g for g in group_of.values()}.values())
 
 
 # -- plain data -----------------------------------------------------------------------------------

@@ -44,3 +44,8 @@ def computes(op: Operation) -> bool:
 def _gathers(op: GraphOp) -> bool:
     meaning = op.meaning()
     return isinstance(meaning, View) and any(reads_in(e) for p in meaning.pieces for e in p.index)
+
+
+def num_computing(ops: Sequence[Operation]) -> int:
+    """How many ops of a group do work of their own."""
+    return sum(computes(op) for op in ops)

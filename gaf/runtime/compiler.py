@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C++ compiler of this machine: finding it, building shared libraries with a disk cache, errors for users."""
+"""The C++ compiler of this machine: finding it, running it, the disk cache, errors for users."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Iterator
 
 from gaf.errors import CompileError
 
@@ -25,8 +24,14 @@ INCLUDE = GAF / "runtime" / "include"
 NATIVE = GAF / "runtime" / "native"
 DEVICE = GAF / "codegen" / "device"
 
-COMMON_FLAGS = tuple(
-    "-std=c++17 -fPIC -fno-strict-aliasing -fno-gnu-unique -fvisibility-inlines-hidden -ffp-contract=off -pipe".split()
+COMMON_FLAGS = (
+    "-std=c++17",
+    "-fPIC",
+    "-pipe",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fno-gnu-unique",
+    "-fvisibility-inlines-hidden",
 )
 
 
@@ -59,15 +64,15 @@ def _probe(command: Sequence[str]) -> Compiler | None:
 
 @lru_cache(maxsize=1)
 def find_compiler() -> Compiler | None:
-    """The compiler that `CXX` names, else g++, else clang++; None when there is none (see `compiler_reason`)."""
+    """The compiler that `CXX` names, else g++, else clang++; None without one: see `compiler_reason`."""
     named = os.environ.get("CXX")
     candidates = [shlex.split(named)] if named else [["g++"], ["clang++"]]
     return next((c for c in map(_probe, candidates) if c is not None), None)
 
 
-@lru_cache(maxsize=None)
+@cache
 def native_flags(compiler: Compiler) -> tuple[str, ...]:
-    """The flag that makes the compiler use all instructions of this processor; none where it has no such flag."""
+    """The flag that gives the compiler all instructions of this processor; none where it has no such flag."""
     for flag in ("-march=native", "-mcpu=native"):
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder) / "empty.cpp"
@@ -81,7 +86,7 @@ def native_flags(compiler: Compiler) -> tuple[str, ...]:
                 "-o",
                 str(source.with_suffix(".o")),
             ]
-            if subprocess.run(command, capture_output=True).returncode == 0:
+            if subprocess.run(command, check=False, capture_output=True).returncode == 0:
                 return (flag,)
     return ()
 
@@ -137,7 +142,7 @@ def cpu_identity() -> str:
     return text
 
 
-@lru_cache(maxsize=None)
+@cache
 def tree_digest(*folders: Path, suffixes: tuple[str, ...] = (".h", ".cpp")) -> str:
     """Hash of the names and contents of the C++ files below the folders."""
     digest = hashlib.sha256()
@@ -158,7 +163,7 @@ def key_of(*parts: str | bytes) -> str:
 def run_compiler(command: Sequence[str], what: str, reproducer: Path | None = None) -> None:
     """Run one compiler command. Raises CompileError with the first error lines and the reproducer's path."""
     try:
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
+        run = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
     except OSError as e:
         raise CompileError(f"the C++ compiler can't be run: {e}", where=what) from e
     if run.returncode == 0:

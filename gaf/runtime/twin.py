@@ -36,7 +36,10 @@ from gaf.runtime.compiler import (
 
 MODES = {"fast": 1, "check": 2}
 KERNEL_FLAGS = (*COMMON_FLAGS, "-O1", "-fno-exceptions", "-fno-rtti", "-w")
-RUNTIME_FLAGS = (*COMMON_FLAGS, *"-O3 -fno-math-errno -fno-trapping-math -fwrapv -w -DGAF_TWIN=2".split())
+RUNTIME_FLAGS = (
+    *COMMON_FLAGS,
+    *["-O3", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-w", "-DGAF_TWIN=2"],
+)
 EXTRA_FLAGS = {"gemm.cpp": ("-ffp-contract=fast",)}
 
 WORKSPACE, INPUT, OUTPUT = 1, 2, 3  # GmRole of check.h
@@ -52,7 +55,7 @@ class _Result(ctypes.Structure):
         ("threads", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
         ("roles", ctypes.c_void_p),
-        ("text", ctypes.c_char_p),
+        ("text", ctypes.c_void_p),
         ("text_bytes", ctypes.c_uint64),
         ("violations", ctypes.c_uint64),
         ("deadlock", ctypes.c_uint32),
@@ -79,8 +82,8 @@ class LaunchResult:
 class TwinKernel:
     """One built kernel.
 
-    `launch(arrays, workspace_bytes, tiling, blocks)` runs it; `arrays` are C-contiguous and outputs are written in
-    place. The GIL is released while the kernel runs. Several threads may launch at the same time.
+    `launch(arrays, workspace_bytes, tiling, blocks)` runs it; `arrays` are C-contiguous and outputs are
+    written in place. The GIL is released while the kernel runs; several threads may launch at the same time.
     """
 
     def __init__(self, path: str | Path, name: str, mode: str = "fast") -> None:
@@ -113,8 +116,9 @@ class TwinKernel:
     ) -> LaunchResult:
         """Run `blocks` blocks.
 
-        `workspace_bytes` None: the kernel has no workspace argument (0 still passes one). The last `outputs` arrays
-        are outputs, which check mode wants to see written. `threads` 0: GAF_THREADS or one a processor (fast mode).
+        `workspace_bytes` None: the kernel has no workspace argument (0 still passes one). The last `outputs`
+        arrays are outputs, which check mode wants to see written. `threads` 0: GAF_THREADS or one a processor
+        (fast mode).
         Raises InvalidInputError for arrays that are not C-contiguous or arguments that don't fit the kernel.
         """
         for i, a in enumerate(arrays):
@@ -123,7 +127,7 @@ class TwinKernel:
             if i >= len(arrays) - outputs and not a.flags.writeable:
                 raise InvalidInputError(f"output {i} of the kernel is read-only", where=self.name)
         roles = [INPUT if outputs else 0] * (len(arrays) - outputs) + [OUTPUT] * outputs
-        pointers = [a.ctypes.data for a in arrays]
+        pointers = [a.__array_interface__["data"][0] for a in arrays]
         sizes = [a.nbytes for a in arrays]
         workspace = None
         if workspace_bytes is not None:
@@ -136,10 +140,9 @@ class TwinKernel:
             roles.append(WORKSPACE)
         n = len(pointers)
         role_bytes = (ctypes.c_uint8 * max(n, 1))(*roles)
-        text = ctypes.create_string_buffer(REPORT_BYTES)
-        result = _Result(
-            threads, 0, ctypes.addressof(role_bytes), ctypes.cast(text, ctypes.c_char_p), REPORT_BYTES
-        )
+        text_bytes = REPORT_BYTES if self.mode == "check" else 4096
+        text = ctypes.create_string_buffer(text_bytes)
+        result = _Result(threads, 0, ctypes.addressof(role_bytes), ctypes.addressof(text), text_bytes)
         code = self._entry(
             (ctypes.c_void_p * max(n, 1))(*pointers),
             (ctypes.c_uint64 * max(n, 1))(*sizes),
@@ -149,6 +152,9 @@ class TwinKernel:
             blocks,
             ctypes.byref(result),
         )
+        if code == 0:
+            return LaunchResult()
+        # A line that was cut off at the end of the buffer does not end with a brace.
         lines = text.value.decode("utf-8", "replace").splitlines()
         violations = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
         if code == 3:
@@ -156,7 +162,7 @@ class TwinKernel:
         return LaunchResult(violations, bool(result.deadlock), result.violations)
 
 
-# ---- the runtime library ----------------------------------------------------------------------------------------------
+# ---- the runtime library -----------------------------------------------------------------------------------
 
 _runtime: ctypes.CDLL | None = None
 _runtime_lock = threading.Lock()
@@ -224,7 +230,7 @@ def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) 
     return target
 
 
-# ---- kernels ------------------------------------------------------------------------------------------------------------
+# ---- kernels -----------------------------------------------------------------------------------------------
 
 
 def build_kernels(
@@ -235,13 +241,14 @@ def build_kernels(
 ) -> dict[str, TwinKernel]:
     """Build kernels given as (name, Ascend C source) for one mode, `jobs` at a time, and load them.
 
-    `on_progress(name, done, total)` is called from the building threads after each kernel. Built kernels are cached on
-    disk by source, headers, flags and compiler. Raises CompileError for the first kernel that does not build.
+    `on_progress(name, done, total)` is called from the building threads after each kernel. Built kernels are
+    cached on disk by source, headers, flags and compiler. Raises CompileError for the first kernel that does
+    not build.
     """
     if mode not in MODES:
         raise InvalidInputError(f"unknown mode '{mode}'", expected=" or ".join(MODES))
     compiler = require_compiler()
-    jobs = jobs or int(os.environ.get("GAF_JOBS", 0)) or min(os.cpu_count() or 1, 8)
+    jobs = jobs or int(os.environ.get("GAF_JOBS") or 0) or min(os.cpu_count() or 1, 8)
     load_runtime(jobs, on_progress)
     done = 0
     lock = threading.Lock()

@@ -4,5 +4,6 @@
 from __future__ import annotations
 
 from gaf.target.chips import CHIPS, DEFAULT, Chip, chip
+from gaf.target.rates import RATES, Rates, rates
 
-__all__ = ["CHIPS", "DEFAULT", "Chip", "chip"]
+__all__ = ["CHIPS", "DEFAULT", "RATES", "Chip", "Rates", "chip", "rates"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chips of the Ascend 910B family as data: capacities in bytes, clocks in MHz, with the source of each figure.
+"""Chips of the Ascend 910B family as data: bytes, MHz, and the source of each figure.
 
 Sources: [ini] the platform_config/Ascend910B*.ini files of a CANN 8.1 toolkit; [doc] the asc-devkit 9.1
 documentation, page on NPU architecture version 2201; [derived] arithmetic on these.

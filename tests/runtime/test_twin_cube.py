@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cube core of the twin: BlockMmad in every combination, each way from L1 to L0, mix kernels with their vector cores."""
+"""Cube core of the twin: BlockMmad in every combination, each way from L1 to L0, mix kernels."""
 
 from __future__ import annotations
 

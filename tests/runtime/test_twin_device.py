@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device library's tile functions: both bodies against numpy, over rows and lanes with pads and limits."""
+"""The device library's tile functions: both bodies against numpy, for rows and lanes with pads and limits."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_mathematics(which: int, mode: str) -> None:
         assert ulps(launch(mode, 9, which, (a, b, a[:, 0].copy(), a[0].copy()), a.shape), exact) <= allowed
 
 
-# ---- casts --------------------------------------------------------------------------------------------------------------
+# ---- casts -------------------------------------------------------------------------------------------------
 
 BF16 = ml_dtypes.bfloat16
 PAIRS = [
@@ -290,7 +290,7 @@ def test_cast_tile(pair: int, mode: str) -> None:
 
 
 def test_half_rounding_of_every_bit_pattern() -> None:
-    """float -> half and bfloat16 -> float -> bfloat16 agree with numpy and ml_dtypes on ties, subnormals and specials."""
+    """float -> half and float -> bfloat16 agree with numpy and ml_dtypes on ties, subnormals and specials."""
     halves = np.arange(65536, dtype=np.uint16).view(np.float16)
     finite = halves[np.isfinite(halves)].astype(np.float32)
     between = (finite[:-1] + finite[1:]) / 2  # ties

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 import threading
@@ -11,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import gaf.runtime.compiler as compiler
 from gaf.errors import CompileError, InvalidInputError
+from gaf.runtime import compiler
 from gaf.runtime.twin import build_kernels
 
 from .twin_kernels import KERNELS, MODES, kernel
@@ -129,16 +130,17 @@ REFUSED = {
 
 @pytest.mark.parametrize("statement", REFUSED.values(), ids=REFUSED.keys())
 def test_types_that_a2_does_not_have_do_not_compile(statement: str) -> None:
-    """Also the rows of the toolkit's headers that compile although the hardware can't (ascendc reference, 2.10)."""
-    source = f"""#include "kernel_operator.h"
+    """Also types that the toolkit's headers accept although the hardware has no such instruction."""
+    source = """#include "kernel_operator.h"
     using namespace AscendC;
-    extern "C" __global__ __aicore__ void refused(GM_ADDR x, GM_ADDR workspace) {{
+    extern "C" __global__ __aicore__ void refused(GM_ADDR x, GM_ADDR workspace) {
         KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
         TPipe p; TBuf<TPosition::VECCALC> t; p.InitBuffer(t, 1024);
         LocalTensor<half> h = t.Get<half>(); LocalTensor<bfloat16_t> b = t.Get<bfloat16_t>();
-        LocalTensor<int32_t> i = t.Get<int32_t>(); LocalTensor<int8_t> c = t.Get<int8_t>(); LocalTensor<float> f = t.Get<float>();
+        LocalTensor<int32_t> i = t.Get<int32_t>(); LocalTensor<int8_t> c = t.Get<int8_t>();
+        LocalTensor<float> f = t.Get<float>();
         %s
-    }}
+    }
     """
     build_kernels([("refused", source % "")])
     with pytest.raises(CompileError):
@@ -173,3 +175,13 @@ def test_no_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         compiler.find_compiler.cache_clear()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_process_starts_its_own_threads() -> None:
+    x = np.arange(10000, dtype=np.float32)
+    np.testing.assert_array_equal(add_one("fast", x, threads=2), x + 1)  # the parent's pool has threads now
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(add_one("fast", x, threads=2), x + 1) else 1)
+    assert os.waitpid(child, 0)[1] == 0

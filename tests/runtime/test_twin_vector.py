@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every vector instruction of the twin against numpy in float64, over sizes with tails, in all forms and both modes."""
+"""Every vector instruction of the twin against numpy in float64: sizes with tails, all forms, both modes."""
 
 from __future__ import annotations
 

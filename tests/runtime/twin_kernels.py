@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,16 @@ KERNELS = Path(__file__).parent / "kernels"
 MODES = ("fast", "check")
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(name: str, mode: str) -> TwinKernel:
     """The kernel in kernels/<name>.cpp, built for a mode."""
     return build_kernels([(name, (KERNELS / f"{name}.cpp").read_text())], mode=mode)[name]
 
 
 def ulps(got: np.ndarray, exact: np.ndarray) -> float:
-    """Largest distance of `got` from float64 `exact`, in units of the last place of got's type at the exact value.
+    """Largest distance of `got` from float64 `exact`, in units of the last place at the exact value.
 
-    Infinities and NaN must agree in place and sign; subnormal results count in units of the smallest subnormal.
+    Infinities and NaN must agree in place and sign; subnormals count in units of the smallest subnormal.
     """
     with np.errstate(over="ignore"):
         rounded = exact.astype(got.dtype)

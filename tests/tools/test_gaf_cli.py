@@ -41,29 +41,28 @@ def proto(
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
+APART = ("--max-fusion-depth", "1")
+"""Keeps the two matmuls of `small` in kernels of their own, whatever fusion could do."""
+
+
 def small() -> onnx.ModelProto:
-    """Norm, gate, projection with a weight above the inline limit, bias and activation."""
+    """Projection with bias and activation, and a second one with a gate; weights above the inline limit."""
     rng = np.random.default_rng(3)
     weights = {
-        "gamma": rng.normal(size=WIDTH),
-        "beta": rng.normal(size=WIDTH),
         "w": rng.normal(size=(WIDTH, WIDTH)) / 4,
         "bias": rng.normal(size=WIDTH),
+        "w2": rng.normal(size=(WIDTH, WIDTH)) / 4,
     }
     nodes = [
-        helper.make_node("LayerNormalization", ["x", "gamma", "beta"], ["n"], name="norm", axis=-1),
-        helper.make_node("Sigmoid", ["n"], ["s"], name="gate_sigmoid"),
-        helper.make_node("Mul", ["n", "s"], ["g"], name="gate_mul"),
-        helper.make_node("MatMul", ["g", "w"], ["p"], name="project"),
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="project"),
         helper.make_node("Add", ["p", "bias"], ["q"], name="add_bias"),
-        helper.make_node("Relu", ["q"], ["y"], name="act"),
+        helper.make_node("Relu", ["q"], ["a"], name="act"),
+        helper.make_node("MatMul", ["a", "w2"], ["g"], name="second"),
+        helper.make_node("Sigmoid", ["g"], ["s"], name="gate_sigmoid"),
+        helper.make_node("Mul", ["g", "s"], ["y"], name="gate_mul"),
     ]
-    return proto(
-        nodes,
-        [value("x", ["B", WIDTH])],
-        [value("y", ["B", WIDTH])],
-        {n: w.astype(np.float32) for n, w in weights.items()},
-    )
+    tensors = {n: w.astype(np.float32) for n, w in weights.items()}
+    return proto(nodes, [value("x", ["B", WIDTH])], [value("y", ["B", WIDTH])], tensors)
 
 
 @pytest.fixture(scope="module")
@@ -214,13 +213,13 @@ def test_log_lines_of_the_toolkit(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("ASCEND_GLOBAL_LOG_LEVEL", "1")
-    assert cli.main(["fuse", model, "-o", str(tmp_path / "o"), "--no-verify"]) == EXIT_OK
+    assert cli.main(["fuse", model, "-o", str(tmp_path / "o"), "--no-verify", *APART]) == EXIT_OK
     out, err = capsys.readouterr()
     assert "[GRAPH_AUTOFUSION]" not in out
     assert "[GRAPH_AUTOFUSION] Detected 1 MatMul+Add+Relu fusion opportunities\n" in err
     assert "[GRAPH_AUTOFUSION] Applied 2/2 fusions successfully\n" in err
     monkeypatch.setenv("ASCEND_SLOG_PRINT_TO_STDOUT", "1")
-    assert cli.main(["fuse", model, "-o", str(tmp_path / "o"), "--no-verify"]) == EXIT_OK
+    assert cli.main(["fuse", model, "-o", str(tmp_path / "o"), "--no-verify", *APART]) == EXIT_OK
     out, err = capsys.readouterr()
     assert "[GRAPH_AUTOFUSION] Applied 2/2 fusions successfully\n" in out and "[GRAPH_AUTOFUSION]" not in err
 
@@ -310,7 +309,7 @@ def test_run_converts_numpy_defaults(fused: Path, tmp_path: Path, capsys: pytest
 def test_verify(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     data = run_json(capsys, "verify", model, "--engine", "interpreter", "-q")
     assert data["ok"] and data["engine"] == "interpreter"
-    assert len(data["launches"]) >= 2
+    assert data["launches"] and data["outputs"]
 
 
 def test_bisect_names_the_first_wrong_level(
@@ -333,7 +332,7 @@ def test_bisect_names_the_first_wrong_level(
     data = run_json(capsys, "verify", model, "--bisect", "-q", code=EXIT_MISMATCH)
     assert data["first_wrong"]["level"] == "ascendc kernels"
     assert "lower-tile" in data["first_wrong"]["made_by"]
-    assert any("norm" in fault for fault in data["first_wrong"]["faults"])
+    assert any("project" in fault for fault in data["first_wrong"]["faults"])
 
 
 def test_bisect_names_a_wrong_pass(
@@ -358,15 +357,15 @@ def test_bisect_names_a_wrong_pass(
 
 
 def test_explain(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["explain", model, "-q"]) == EXIT_OK
+    assert cli.main(["explain", model, "-q", *APART]) == EXIT_OK
     text = capsys.readouterr().out
     assert "MatMul+Add+Relu" in text and "not fused:" in text and "because " in text
-    data = run_json(capsys, "explain", model, "--op", "project", "-q")
+    data = run_json(capsys, "explain", model, "--op", "project", "-q", *APART)
     assert [s["members"] for s in data["steps"]] == [["project", "add_bias", "act"]]
     assert all("project" in f"{d['producer']} {d['consumer']}" for d in data["decisions"])
     assert {d["fused"] for d in data["decisions"]} == {True, False}
-    part = run_json(capsys, "explain", model, "--op", "gate", "-q")
-    assert part["steps"][0]["members"] == ["norm", "gate_sigmoid", "gate_mul"]
+    part = run_json(capsys, "explain", model, "--op", "gate", "-q", *APART)
+    assert [s["members"] for s in part["steps"]] == [["second", "gate_sigmoid", "gate_mul"]]
 
 
 def test_explain_unknown_node(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,10 @@ from xdsl.ir import Dialect
 
 from gaf.dialects.common.attributes import ArrayAttr, ExprAttr, ShapeAttr
 from gaf.dialects.graph import registry
+from gaf.dialects.graph.meaning_attr import MeaningAttr
 from gaf.dialects.graph.ops.structure import FusedOp, YieldOp
 from gaf.dialects.graph.types import TensorType
 
-Graph = Dialect("graph", [*registry.all_ops(), FusedOp, YieldOp], [TensorType, ArrayAttr, ExprAttr, ShapeAttr])
+Graph = Dialect(
+    "graph", [*registry.all_ops(), FusedOp, YieldOp], [TensorType, ArrayAttr, ExprAttr, ShapeAttr, MeaningAttr]
+)

@@ -165,6 +165,48 @@ class ImportContext(Protocol):
         ...
 
 
+class AtenContext(ImportContext, Protocol):
+    """One ATen call while it is imported; `op_type` is its overload, e.g. `aten.add.Tensor`.
+
+    `operands` are the values of its Tensor arguments (of tensor lists: one after the other) in the order of
+    the schema; `attr` gives any other argument by its name in the schema, sizes as Expr if symbolic.
+    """
+
+    result: TensorType  # the type of the first result, as PyTorch infers it
+
+    def has(self, name: str) -> bool:
+        """True if argument `name` exists and is not None."""
+        ...
+
+    def value(self, name: str, dtype: dt.DType | None = None) -> SSAValue:
+        """Argument `name` as a value; Python numbers become rank-0 constants. Cast to `dtype` if given."""
+        ...
+
+    def values(self, name: str, dtype: dt.DType | None = None) -> list[SSAValue | None]:
+        """The elements of a list of tensors (None where one is left out), cast to `dtype` if given."""
+        ...
+
+    def dim_args(self, name: str) -> tuple[Expr, ...]:
+        """A size or a list of sizes."""
+        ...
+
+    def common_dtype(self, *names: str) -> dt.DType:
+        """What PyTorch's type promotion makes of these arguments."""
+        ...
+
+    def cast(self, value: SSAValue, dtype: dt.DType) -> SSAValue:
+        """`value` as `dtype`; itself if it is already."""
+        ...
+
+    def number(self, value: float, dtype: dt.DType) -> SSAValue:
+        """A rank-0 constant of a dtype."""
+        ...
+
+    def used(self, index: int) -> bool:
+        """True if somebody reads result `index` of a call with several results."""
+        ...
+
+
 class ExportContext(Protocol):
     """Writes ONNX nodes for one graph op. Implemented by the exporter."""
 
@@ -214,6 +256,8 @@ class GraphOp(IRDLOperation):
     GAF: ClassVar[tuple[str, ...]] = ()  # "add"
     # property -> (ONNX attribute, default); None as default: the attribute is required
     ONNX_ATTRS: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+    # property -> (argument of the ATen schema, default); the default's type is the property's
+    ATEN_ATTRS: ClassVar[Mapping[str, tuple[str, Any]]] = {}
     IS_VIEW: ClassVar[bool] = False  # costs nothing by itself: an index map on an edge
 
     # The three rules every op implements -----------------------------------------------------
@@ -245,6 +289,23 @@ class GraphOp(IRDLOperation):
         if missing:
             raise ctx.unsupported(f"attribute '{missing[0]}' is missing")
         return ctx.emit(cls, [o for o in ctx.operands if o is not None], **attrs)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        """Emit ops for an ATen call; by default one op on the tensor arguments, with ATEN_ATTRS as properties.
+
+        Whatever can't be said raises (`ctx.unsupported`, or the error of an op): the call then runs on the host.
+        """
+        return ctx.emit(cls, [o for o in ctx.operands if o is not None], **cls.aten_attributes(ctx))
+
+    @classmethod
+    def aten_attributes(cls, ctx: AtenContext) -> dict[str, Any]:
+        """The properties of ATEN_ATTRS for a call."""
+        attrs = {}
+        for prop, (argument, default) in cls.ATEN_ATTRS.items():
+            value = ctx.attr(argument, default)
+            attrs[prop] = type(default)(value) if isinstance(default, bool | float | int) else value
+        return attrs
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         """Write this op as ONNX nodes; returns the output names."""
@@ -392,7 +453,7 @@ def broadcast_shapes(shapes: Sequence[Sequence[Expr]], what: str) -> tuple[Expr,
 
 
 __all__ = [
-    "ExportContext", "GraphOp", "ImportContext", "assume", "bool_prop", "broadcast_shapes", "dims_prop", "dtype_prop",
+    "AtenContext", "ExportContext", "GraphOp", "ImportContext", "assume", "bool_prop", "broadcast_shapes", "dims_prop", "dtype_prop",
     "float_prop", "from_attribute", "graph_op", "int_prop", "ints_prop", "location_name", "opt_prop_def", "str_prop",
     "tensor_type", "to_attribute",
 ]

@@ -77,7 +77,8 @@ class Model:
 
     `num_source_ops` counts ops as the user wrote them (ONNX: nodes without Constant and Identity).
     `fallbacks` lists ops without a lowering: op type -> node names. `notes` are remarks of the import for
-    the report, e.g. the name given to an unnamed dim.
+    the report, e.g. the name given to an unnamed dim. `origin` is what a frontend keeps to go back to its
+    framework (PyTorch: the module and its calling convention).
     """
 
     module: ModuleOp
@@ -88,6 +89,7 @@ class Model:
     num_source_ops: int = 0
     fallbacks: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    origin: Any = None
 
     def __post_init__(self) -> None:
         _stores[self.module] = self.weights
@@ -141,6 +143,7 @@ class Model:
         return Model(
             self.module.clone(), WeightStore(self.weights._arrays), self.name, self.source, self.opset,
             self.num_source_ops, {k: list(v) for k, v in self.fallbacks.items()}, list(self.notes),
+            self.origin,
         )
 
     def run(self, inputs: Mapping[str, np.ndarray], wide: bool = False) -> dict[str, np.ndarray]:

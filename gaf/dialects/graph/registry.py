@@ -10,10 +10,11 @@ from importlib import import_module
 
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.ops import FAMILIES
+from gaf.dialects.graph.ops.aten import aten_expansions
 from gaf.dialects.graph.ops.macros import Expansion, expansions
 
 Importable = type[GraphOp] | type[Expansion]
-"""What `from_onnx` can be called on: an op, or an operator that is written with other ops."""
+"""What `from_onnx` or `from_aten` can be called on: an op, or an operator that is written with other ops."""
 
 
 @lru_cache(maxsize=1)
@@ -35,7 +36,7 @@ def _tables() -> tuple[dict[tuple[str, str], Importable], dict[str, Importable],
     onnx: dict[tuple[str, str], Importable] = {}
     aten: dict[str, Importable] = {}
     gaf: dict[str, Importable] = {}
-    for entry in (*all_ops(), *expansions()):
+    for entry in (*all_ops(), *expansions(), *aten_expansions()):
         for name in entry.ONNX:
             domain, _, op_type = name.rpartition(".")
             _add(onnx, (domain, op_type), entry)
@@ -80,6 +81,16 @@ def onnx_names(domain: str = "") -> list[str]:
 def nearest_onnx(domain: str, op_type: str) -> str | None:
     """The known ONNX operator of the same domain with the most similar name, for messages."""
     return next(iter(get_close_matches(op_type, onnx_names(domain), n=1, cutoff=0.6)), None)
+
+
+def aten_names() -> list[str]:
+    """The ATen overloads that are known, sorted."""
+    return sorted(_tables()[1])
+
+
+def nearest_aten(name: str) -> str | None:
+    """The known ATen overload with the most similar name, for messages."""
+    return next(iter(get_close_matches(name, aten_names(), n=1, cutoff=0.7)), None)
 
 
 def nearest_gaf(name: str) -> str | None:

@@ -117,7 +117,7 @@ def format_names(names: Iterable[str]) -> str:
 
 @irdl_attr_definition
 class BindingsAttr(Data[tuple[tuple[str, Expr], ...]]):
-    """Names bound to expressions in order, `#tile.bind<[tm = min(64, M)]>`: parameters, steps, view indices."""
+    """Names bound to expressions, `#tile.bind<[tm = min(64, M)]>`: parameters, steps, view indices."""
 
     name = "tile.bind"
 

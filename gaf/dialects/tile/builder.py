@@ -260,7 +260,7 @@ class KernelBuilder:
     ) -> SSAValue:
         """Sum of products over the axes that `a` and `b` share and the result lacks.
 
-        Without `axes` the result has the axes that occur in one operand only: those of `a`, then those of `b`.
+        Without `axes` the result has the axes that one operand only has: those of `a`, then those of `b`.
         """
         ta, tb = _tile(a), _tile(b)
         if axes is None:

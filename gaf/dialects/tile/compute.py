@@ -242,7 +242,7 @@ class MapOp(IRDLOperation):
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
-    """`out[axes] = source[k = e(axes)]` on chip; an axis of the source without a binding is the result's own."""
+    """`out[axes] = source[k = e(axes)]` on chip; an unbound axis of the source is the result's own."""
 
     name = "tile.view"
 

@@ -187,7 +187,7 @@ class MergeOp(IRDLOperation):
 
 @irdl_op_definition
 class ScanOp(IRDLOperation):
-    """Inclusive prefix fold of `value` along one axis, starting from `carry`; results: prefix and new carry."""
+    """Inclusive prefix fold of `value` along an axis, starting from `carry`; results: prefix, new carry."""
 
     name = "tile.scan"
 

@@ -226,7 +226,7 @@ class StoreOp(IRDLOperation):
 
 @irdl_op_definition
 class MoveOp(IRDLOperation):
-    """Hands a tile to another space: ub -> l1, l0c -> ub (both through a workspace ring), l0c -> l1 (Fixpipe)."""
+    """Hands a tile to another space: ub -> l1, l0c -> ub (through a workspace ring), l0c -> l1 (Fixpipe)."""
 
     name = "tile.move"
 

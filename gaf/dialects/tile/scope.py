@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tile kernel has to fulfil beyond the types of its ops: names in scope, and no escaping partial results."""
+"""Rules of a tile kernel beyond the types of its ops: names in scope, and no escaping partial results."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class _Verifier:
         for value in last.collected:
             if op.axis in self._of(value):
                 raise invalid(
-                    f"a tile collected along '{op.axis}' depends on a fold over '{op.axis}' that isn't complete",
+                    f"a tile collected along '{op.axis}' depends on an incomplete fold over '{op.axis}'",
                     hint="use the state after the loop, or collect in a second loop",
                 )
         inner = [*last.carried, *last.collected]
@@ -180,7 +180,7 @@ class _Verifier:
         start = init.owner.value
         kind = init.type.dtype if isinstance(init.type, TileType) else None
         if kind is not None and not kind.is_float and merge.monoid in ("max", "min"):
-            return  # integers have no infinity: the lowest or highest value of the dtype is checked at run time
+            return  # integers have no infinity: their lowest or highest value starts the fold
         if start != identity:
             raise invalid(
                 f"carried state {position} of the loop over '{op.axis}' doesn't start at the identity of "
@@ -302,7 +302,7 @@ class _Verifier:
                 raise invalid(
                     f"tile.store writes a value that is folded over a part of '{min(partial)}' only",
                     expected="a value that is complete over every axis",
-                    hint="merge the partial results in a loop and store its result, or go through a workspace",
+                    hint="merge the partial results in a loop, or go through a workspace",
                 )
 
     def _sub_axis(self, op: Operation, over: Iterable[str], scope: Scope) -> None:

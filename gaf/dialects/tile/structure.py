@@ -48,9 +48,9 @@ from gaf.dialects.tile.types import GmType, TileType
 class KernelOp(IRDLOperation):
     """One fused kernel.
 
-    Block arguments are the arrays in global memory. `symbols` are the sizes that the host knows, `axes` the named
-    axes with their extents, `params` the tiling parameters that the host evaluates (over symbols and earlier
-    parameters), `guards` expressions over both that have to be >= 0 for the kernel to be legal.
+    Block arguments are the arrays in global memory. `symbols` are the sizes that the host knows, `axes` the
+    named axes with their extents, `params` the tiling parameters that the host evaluates (over symbols and
+    earlier parameters), `guards` expressions over both that have to be >= 0 for the kernel to be legal.
     """
 
     name = "tile.kernel"
@@ -236,7 +236,7 @@ class GridOp(IRDLOperation):
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a loop body: the carried states of the next iteration, then tiles collected over the whole window."""
+    """Ends a loop body: the next carried states, then tiles collected over the whole window."""
 
     name = "tile.yield"
 

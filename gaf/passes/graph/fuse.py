@@ -31,19 +31,23 @@ class FusePass(ModulePass):
     autofuse: bool = option(True, "join ops; false makes every op its own kernel")
     max_depth: int | None = option(None, "most contractions and reductions on a path inside a kernel")
     strict: bool = option(False, "round fp16 and bf16 after every op, as the unfused model does")
+    pipelines: bool = option(False, "vector work may feed a matmul of the same kernel; matmuls may share one")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in op.body.block.ops:
             if isinstance(func, FuncOp):
-                fuse_block(func.body.block, autofuse=self.autofuse, max_depth=self.max_depth, strict=self.strict)
+                fuse_block(
+                    func.body.block, autofuse=self.autofuse, max_depth=self.max_depth, strict=self.strict,
+                    pipelines=self.pipelines,
+                )
 
 
 def fuse_block(
-    block: Block, *, autofuse: bool = True, max_depth: int | None = None, strict: bool = False
+    block: Block, *, autofuse: bool = True, max_depth: int | None = None, strict: bool = False, pipelines: bool = False
 ) -> FusionPlan:
     """Plan and outline the kernels of a block; returns the plan with its decisions."""
     pinned = {i: op.attributes[HOST_REASON].data for i, op in enumerate(block.ops) if HOST_REASON in op.attributes}  # type: ignore[attr-defined]
-    plan = plan_fusion(block, autofuse=autofuse, max_depth=max_depth, strict=strict, host=pinned)
+    plan = plan_fusion(block, autofuse=autofuse, max_depth=max_depth, strict=strict, host=pinned, pipelines=pipelines)
     for i, reason in plan.host.items():
         plan.ops[i].attributes[HOST_REASON] = StringAttr(reason)
     outline(block, plan)

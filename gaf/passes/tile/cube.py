@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
@@ -73,7 +74,10 @@ class CubePlan:
 
 
 def plan_cube(kernel: KernelOp) -> CubePlan | None:
-    """The cube plan of a kernel, None without a contraction. Raises UnsupportedError for shapes without lowering."""
+    """The cube plan of a kernel, None without a contraction.
+
+    Raises UnsupportedError for shapes without lowering.
+    """
     contracts = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     if not contracts:
         return None
@@ -119,7 +123,7 @@ def plan_cube(kernel: KernelOp) -> CubePlan | None:
     ring = store = None
     if moves and not stores:
         outer = Windows(kernel, loops[:1], vector=False)
-        slots = max(int(m.attributes["slots"].value.data) if "slots" in m.attributes else 2 for m in moves)  # type: ignore[attr-defined]
+        slots = max(_slots(m) for m in moves)
         ring = Ring(slots, block[0], round_up(outer.capacity[columns], FRACTAL), moves)
         if any(tile_type(m.res).space != "ub" for m in moves):
             raise refuse(op, "a block that goes back to L1 has no lowering yet", got="l0c -> l1")
@@ -175,6 +179,12 @@ def operand_address(kernel: KernelOp, load: LoadOp, axes: tuple[str, str], lows:
     assert isinstance(source, GmType)
     what = f"the matmul operand '{load.source.name_hint}'"
     return linear(load, source.shape, load.index, axes, lows, axis_ranges(kernel), what)
+
+
+def _slots(move: MoveOp) -> int:
+    """Ring slots that a move asks for."""
+    attribute = move.attributes.get("slots")
+    return attribute.value.data if isinstance(attribute, IntegerAttr) else 2
 
 
 def _check_block(op: ContractOp, block: tuple[Expr, Expr]) -> None:

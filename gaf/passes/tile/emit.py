@@ -117,7 +117,7 @@ class Emitter:
         return value.simplify(self.ranges).substitute(self.lows())
 
     def step_window(self, axis: str, low: Expr, step: Expr, high: Expr) -> Window:
-        """The window [low, low + step) clipped to `high`, with its size named; steps of 1 need no clipping."""
+        """The window [low, low + step) clipped to `high`, its size named; steps of 1 need no clipping."""
         if step == 1:
             return low, const(1)
         return low, self.name(minimum(step, high - low), f"{axis}_size")
@@ -237,7 +237,7 @@ class VectorEmitter(Emitter):
         if len(narrowed) > 1 or (len(home.form.axes) == 2 and axis == home.form.axes[1]):
             raise refuse(
                 op,
-                f"a loop over the lanes '{home.form.axes[-1]}' takes slices of a tile that is complete outside",
+                f"a loop over '{home.form.axes[-1]}' takes slices of a tile that is complete outside",
                 expected="a loop over its rows",
                 got=str(tile_type(value)),
                 hint="compute the tile inside the loop, or store it in a workspace",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Physical forms of tiles: two-dimensional rows x lanes in UB, and linear addresses of their index maps in GM."""
+"""Physical forms of tiles: rows x lanes in UB, and linear addresses of their index maps in GM."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pitch(lanes: Expr | int, kind: dt.DType) -> Expr:
 
 @dataclass(frozen=True)
 class Form:
-    """A tile in UB: `axes` are those wider than one element (at most rows and lanes), sizes are capacities."""
+    """A tile in UB: `axes` are those wider than one element (rows and lanes), sizes are capacities."""
 
     axes: tuple[str, ...]
     rows: Expr
@@ -222,7 +222,7 @@ def gather_address(
     ranges: Mapping[str, Expr],
     what: str,
 ) -> Gather:
-    """The parts of a load whose index holds one `read`; raises UnsupportedError for other shapes of gathers."""
+    """The parts of a load whose index holds one `read`; raises UnsupportedError for other gathers."""
     at = [i for i, e in enumerate(index) if find_read(e) is not None]
     atom = find_read(index[at[0]])
     assert atom is not None

@@ -20,7 +20,7 @@ from gaf.dialects.common.names import short_name
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
 from gaf.fusion.region import Node, NotFusible, Region
-from gaf.fusion.schedule import Schedule
+from gaf.fusion.schedule import MatMul, Schedule, node_phases
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half of L0C (two buffers)
@@ -77,14 +77,17 @@ class _Emitter:
         # one dict a loop scope, innermost last: node -> its tile, and node -> the tile cast to f32
         self.scopes: list[dict[int, SSAValue]] = [{}]
         self.casts: list[dict[int, SSAValue]] = [{}]
-        self.matmul: SSAValue | None = None
+        self.phases = node_phases(region, schedule)
+        self.blocks: dict[int, SSAValue] = {}  # contract node -> its block in L0C
 
     # -- names ------------------------------------------------------------------------------------
 
     def _axis_order(self) -> list[str]:
+        """Grid axes, rows, lanes, then the axes that only inner phases have."""
         s = self.schedule
         order = [*s.grid, *([s.rows] if s.rows else []), s.lanes]
-        return order + ([s.contract] if s.contract else [])
+        inner = [x for level in reversed(s.levels) for m in level for x in (m.columns, m.summed)]
+        return list(dict.fromkeys(order + inner))
 
     def _grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
         """The grid; a kernel that folds everything into one element has one step of a unit axis."""
@@ -96,8 +99,8 @@ class _Emitter:
         if s.rows:
             names[s.rows] = "m"
         names[s.lanes] = "n"
-        if s.contract:
-            names[s.contract] = "k"
+        inner = [a for a in self._axis_order() if a not in names]
+        names.update(zip(inner, "k" if len(inner) == 1 else [f"k{i}" for i in range(len(inner))]))
         return names
 
     def _params(self, axes: Mapping[str, Expr]) -> dict[str, Expr]:
@@ -128,7 +131,8 @@ class _Emitter:
         return map_atoms(e, atom)
 
     def tile_axes(self, node: Node) -> list[str]:
-        return [self.rename[a] for a in self.schedule.tile_axes if a in node.axes]
+        """The axes of a node's tile in physical order: rows, then the lanes of its phase."""
+        return [self.rename[a] for a in self._axis_order() if a in node.axes and a not in self.schedule.grid]
 
     # -- values -----------------------------------------------------------------------------------
 
@@ -177,8 +181,7 @@ class _Emitter:
             case "reduce":
                 return kb.reduce(node.function, self.operand(node.args[0]), [self.rename[a] for a in node.over])
             case "contract":
-                assert self.matmul is not None
-                return kb.move(self.matmul, slots=2)
+                return kb.move(self.blocks[number], slots=2)
             case "map" if node.function == "cast":
                 return self._cast(node)
             case "map":
@@ -219,52 +222,77 @@ class _Emitter:
         s, kb = self.schedule, self.kb
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
         steps.append(("m", sym("bm")))
-        row_complete = s.reduced is not None
-        if not row_complete:
-            steps.append(("n", self._columns()))
-        number = self.region.contracts()[0]
-        node = self.region.nodes[number]
+        in_grid = s.reduced is None and not s.is_chain
+        if in_grid:
+            steps.append(("n", self._columns(s.lanes)))
         with kb.grid(steps, sub="m"), self.scope():
-            with kb.at(self.region.origins.get(number) or kb.location):
-                if row_complete:
-                    left = self._cube_load(node.args[0], ("m", "k"))
-                    with kb.for_("n", self._columns()) as loop:
-                        loop.yield_(collect=[kb.contract(left, self._cube_load(node.args[1], ("k", "n")))])
-                    self.matmul = loop.results[0]
+            for phase, level in enumerate(s.levels):
+                left = self._panel(level[0], phase, steps)
+                last = level is s.levels[-1]
+                if last and in_grid:
+                    for m in level:
+                        self.blocks[m.node] = self._contract(m, left)
+                    if self._direct_store(level[0]):
+                        return
+                elif last and s.reduced is None and self._is_bare(level[0]):
+                    with kb.for_("n", self._columns(s.lanes)) as loop:
+                        self.blocks[level[0].node] = self._contract(level[0], left)
+                        self._direct_store(level[0])
+                        loop.yield_()
+                    return
                 else:
-                    left = self._cube_load(node.args[0], ("m", "k"))
-                    self.matmul = kb.contract(left, self._cube_load(node.args[1], ("k", "n")))
-            if self._direct_store(number):
-                return
+                    with kb.for_(self.rename[level[0].columns], self._columns(level[0].columns)) as loop:
+                        loop.yield_(collect=[self._contract(m, left) for m in level])
+                    self.blocks.update(zip((m.node for m in level), loop.results))
             self._hoist(without="m")
             with kb.for_("m", sym("tm")) as loop, self.scope():
                 self._finish([a for a, _ in steps])
                 loop.yield_()
 
-    def _columns(self) -> Expr:
-        """Columns of a matmul block: a constant, so that the cube can be shown to store whole fractals."""
-        return round_up(minimum(CUBE_BLOCK, self.region.axes[self.schedule.lanes]), 16) if self._width() else const(CUBE_BLOCK)
+    def _panel(self, m: MatMul, phase: int, steps: Sequence[tuple[str, Expr]]) -> SSAValue:
+        """The left operand in L1: loaded, or computed row by row and handed over by the vector cores."""
+        node = self.region.nodes[m.node]
+        if not m.computed:
+            return self._cube_load(node.args[0], (self.rename[self.schedule.rows or ""], self.rename[m.summed]))
+        with self.kb.for_("m", sym("tm")) as loop, self.scope():
+            operand = self.value(node.args[0])
+            for i, out in enumerate(self.region.outputs):
+                if phase in self.phases[out.node]:
+                    self._store(i, [a for a, _ in steps])
+            loop.yield_(collect=[operand])
+        return self.kb.move(loop.results[0], slots=2)
 
-    def _width(self) -> int | None:
-        return self.region.axes[self.schedule.lanes].as_int()
+    def _contract(self, m: MatMul, left: SSAValue) -> SSAValue:
+        with self.kb.at(self.region.origins.get(m.node) or self.kb.location):
+            right = self._cube_load(self.region.nodes[m.node].args[1], (self.rename[m.summed], self.rename[m.columns]))
+            return self.kb.contract(left, right)
+
+    def _columns(self, axis: str) -> Expr:
+        """Columns of a matmul block: a constant, so that the cube can be shown to store whole fractals."""
+        width = self.region.axes[axis].as_int()
+        return const(CUBE_BLOCK) if width is None else round_up(minimum(CUBE_BLOCK, width), 16)
 
     def _cube_load(self, number: int, axes: tuple[str, str]) -> SSAValue:
         node = self.region.nodes[number]
-        role = {self.schedule.contract: "k", self.schedule.rows: "m", self.schedule.lanes: "n"}
-        if {role[a] for a in node.axes if a in role} != set(axes):
+        if {self.rename[a] for a in node.axes} - {self.rename[g] for g in self.schedule.grid} != set(axes):
             raise NotFusible("a matmul operand lacks one of its axes")
-        return self.kb.load(self.inputs[node.input], self.index(node.index), axes, space="l1")
+        with self.kb.at(self.region.origins.get(number) or self.kb.location):
+            return self.kb.load(self.inputs[node.input], self.index(node.index), axes, space="l1")
 
-    def _direct_store(self, number: int) -> bool:
-        """A bare matmul: the cube unit writes the result itself (Fixpipe)."""
-        out = self.region.outputs[0]
-        if len(self.region.outputs) > 1 or out.node != number:
+    def _is_bare(self, m: MatMul) -> bool:
+        """Can the cube unit write the result itself (Fixpipe)? It stores whole fractals of 16 columns."""
+        out = self.region.outputs[-1]
+        width = self.region.axes[m.columns].as_int()
+        last = len(self.schedule.levels)
+        inner = all(last not in self.phases[o.node] for o in self.region.outputs[:-1])
+        return out.node == m.node and inner and width is not None and width % 16 == 0 and len(self.schedule.levels[-1]) == 1
+
+    def _direct_store(self, m: MatMul) -> bool:
+        """Store a bare matmul from the cube; False if it has an epilogue or ragged rows."""
+        if not self._is_bare(m):
             return False
-        width = self._width()
-        if width is None or width % 16:  # Fixpipe writes multiples of 16 columns
-            return False
-        assert self.matmul is not None
-        self.kb.store(self.matmul, self.outputs[0], self.index(out.index))
+        with self.kb.at(self.region.origins.get(m.node) or self.kb.location):
+            self.kb.store(self.blocks[m.node], self.outputs[-1], self.index(self.region.outputs[-1].index))
         return True
 
     def _hoist(self, without: str) -> None:
@@ -272,6 +300,8 @@ class _Emitter:
         axis = next(a for a, n in self.rename.items() if n == without)
         inside = {self.schedule.reduced} if self.schedule.streamed else set()
         for i, node in enumerate(self.region.nodes):
+            if len(self.schedule.levels) not in self.phases[i]:
+                continue
             hoistable = axis not in node.axes and axis not in node.over and not (node.axes & inside)
             if hoistable and self._ready(node) and self._is_vector(i):
                 if node.kind != "number":
@@ -291,8 +321,9 @@ class _Emitter:
         if self.schedule.streamed:
             self._streamed(grid_axes)
             return
-        for i in range(len(self.outputs)):
-            self._store(i, grid_axes)
+        for i, out in enumerate(self.region.outputs):
+            if len(self.schedule.levels) in self.phases[out.node]:
+                self._store(i, grid_axes)
 
     def _store(self, number: int, grid_axes: Sequence[str]) -> None:
         out = self.region.outputs[number]

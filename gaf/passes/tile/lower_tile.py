@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 
@@ -377,7 +377,8 @@ class Lowering:
             self.kb.call(
                 GatherTileOp, room, e.array(op.source), e.array(ids),
                 table_at=e.name(found.base, "table_at"), ids_at=e.name(found.first, f"{found.ids}_at"),
-                rows=rows, lanes=lanes, id_stride=found.step, table_stride=e.name(found.stride, "table_stride"),
+                rows=rows, lanes=lanes, id_stride=found.step,
+                table_stride=e.name(found.stride, "table_stride"),
                 table_rows=e.name(found.rows, "table_rows"),
             )  # fmt: skip
 
@@ -445,4 +446,4 @@ class Lowering:
 
 def _members(kernel: KernelOp) -> list[str]:
     members = kernel.attributes.get("members")
-    return [m.data for m in members if isinstance(m, StringAttr)] if members is not None else []  # type: ignore[attr-defined]
+    return [m.data for m in members if isinstance(m, StringAttr)] if isinstance(members, ArrayAttr) else []

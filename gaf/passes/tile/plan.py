@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one plan of a tile kernel: forms, recipes, buffers and queues, from which legality, cost and lowering read.
+"""The one plan of a tile kernel: forms, recipes, buffers and queues; legality, cost and lowering read it.
 
-Every value of the vector program gets memory once: a queue tensor (loads, ring blocks, outputs) or a slot of the
-buffer for temporaries. Slots are handed out by a linear scan over lifetimes and shared by values of equal size
-expressions, so no choice of tile sizes can make two living values overlap. All sizes are expressions over the
-kernel's symbols and tiling parameters.
+Every value of the vector program gets memory once: a queue tensor (loads, ring blocks, outputs) or a slot of
+the buffer for temporaries. Slots are handed out by a linear scan over lifetimes and shared by values of equal
+size expressions, so no choice of tile sizes can make two living values overlap. All sizes are expressions
+over the kernel's symbols and tiling parameters.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Plan:
 
     @staticmethod
     def build(kernel: KernelOp, chip: Chip = DEFAULT) -> Plan:
-        """The plan of a kernel; loads are staged through slots when they would need too many queue buffers."""
+        """The plan of a kernel; loads are staged through slots if they need too many queue buffers."""
         staged: frozenset[Operation] = frozenset()
         while True:
             plan = Plan(kernel, chip, staged)
@@ -227,7 +227,7 @@ class Plan:
         return self._occupy(group, op)
 
     def _set_buffers(self) -> None:
-        """One buffer more than what lives at a time lets the next load start early, as far as events allow."""
+        """One buffer more than what lives at a time lets the next load start early, if events allow."""
         for position in ("vecin", "vecout"):
             groups = [g for g in self.groups if g.position == position]
             for group in groups:

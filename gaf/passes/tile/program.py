@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vector program of a tile kernel: its ops in order, which values share memory, and how long each lives."""
+"""The vector program of a tile kernel: its ops in order, which values share memory, how long each lives."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bind the tile sizes of kernels: host expressions that fit UB and keep all cores busy, from the memory plan."""
+"""Bind the tile sizes of kernels: host expressions, from the memory plan, that fit UB and busy all cores."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class _Binder:
         return minimum(widest, maximum(FEWEST_LANES, share))
 
     def _widest(self, name: str) -> int:
-        """The most lanes, a power of two, at which a tile of a few rows fits; a guess if it depends on shapes."""
+        """The most lanes, a power of two, at which a few rows fit; a guess if that depends on shapes."""
         rows = [n for n in self.uses if {u.axis for u in self.uses[n]} <= self.row_axes]
         size = LANES_2D if self.row_axes else LANES_1D
         bound = dict(self.params)

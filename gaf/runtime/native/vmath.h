@@ -69,15 +69,13 @@ inline float ExpTail(float r)
 // e^x, 1.2 ulp; 0 below -104, infinity above 88.73, NaN kept.
 inline float Exp(float x)
 {
-    float c = x > 89.0f ? 89.0f : x;
-    c = c < -104.0f ? -104.0f : c;
+    const float c = x < -104.0f ? -104.0f : x;
     const float n = __builtin_rintf(c * LOG2E);
     float r = Madd(n, -LN2_HI, c);
     r = Madd(n, -LN2_LO, r);
-    const float p = ExpTail(r) + 1.0f;
-    const int32_t k = static_cast<int32_t>(n), k1 = k >> 1,
-                  k2 = k - k1;  // two steps: results may be subnormal
-    return p * AsFloat((k1 + 127) << 23) * AsFloat((k2 + 127) << 23);
+    const int32_t k = static_cast<int32_t>(n), k1 = k >> 1, k2 = k - k1;  // two steps: subnormal results
+    const float p = (ExpTail(r) + 1.0f) * AsFloat((k1 + 127) << 23) * AsFloat((k2 + 127) << 23);
+    return x > 88.8f ? HUGE_VALF : p;
 }
 
 // e^y - 1 for 0 <= y <= 80, 2 ulp.

@@ -50,7 +50,7 @@ BODIES = [
         "collected partial result",
         f"%h = tile.for k step 8 {{ {LOAD} %r = tile.reduce sum(%t) over [k] : !tile.t<[m], f32>\n"
         "%u = tile.map sub(%t, %r) : !tile.t<[m, k], f32>\n tile.yield collect %u }",
-        "collected along 'k' depends on a fold over 'k'",
+        "collected along 'k' depends on an incomplete fold over 'k'",
     ),
     (
         "carried state has the axis",

@@ -4,6 +4,7 @@
 FAMILIES = (
     "structure",
     "foreign",
+    "custom",
     "unary",
     "activation",
     "binary",

@@ -9,7 +9,7 @@ from typing import Any
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, Scalar, call
-from gaf.dialects.graph.contract import ExportContext, ImportContext, float_prop, graph_op, str_prop
+from gaf.dialects.graph.contract import AtenContext, ExportContext, ImportContext, float_prop, graph_op, str_prop
 from gaf.dialects.graph.ops.common import body_to_onnx
 from gaf.dialects.graph.ops.unary import UnaryOp
 from gaf.dialects.graph.types import TensorType
@@ -33,6 +33,7 @@ class LeakyReluOp(UnaryOp):
     ATEN = ("aten.leaky_relu.default",)
     GAF = ("leaky_relu",)
     ONNX_ATTRS = {"alpha": ("alpha", 0.01)}
+    ATEN_ATTRS = {"alpha": ("negative_slope", 0.01)}
 
     @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
@@ -64,6 +65,13 @@ class EluOp(UnaryOp):
     ATEN = ("aten.elu.default",)
     GAF = ("elu",)
     ONNX_ATTRS = {"alpha": ("alpha", 1.0)}
+    ATEN_ATTRS = {"alpha": ("alpha", 1.0)}
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        if ctx.attr("scale", 1) != 1 or ctx.attr("input_scale", 1) != 1:
+            raise ctx.unsupported("elu with a scale", expected="scale and input_scale of 1")
+        return super().from_aten(ctx)
 
     @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
@@ -86,6 +94,12 @@ class SeluOp(UnaryOp):
     ONNX_ATTRS = {"alpha": ("alpha", 1.6732631921768188), "gamma": ("gamma", 1.0507010221481323)}
 
     @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        # the constants of Klambauer et al., "Self-normalizing neural networks" (2017), in double precision
+        x = ctx.cast(ctx.operands[0], ctx.result.dtype)
+        return ctx.emit(cls, [x], alpha=1.6732632423543772, gamma=1.0507009873554805)
+
+    @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
         below = (call("exp", call("min", X, 0.0)) - 1.0) * attrs["alpha"]
         return call("select", call("gt", X, 0.0), X, below) * attrs["gamma"]
@@ -101,6 +115,7 @@ class CeluOp(UnaryOp):
     ATEN = ("aten.celu.default",)
     GAF = ("celu",)
     ONNX_ATTRS = {"alpha": ("alpha", 1.0)}
+    ATEN_ATTRS = {"alpha": ("alpha", 1.0)}
     ONNX_SINCE = 12
 
     @classmethod
@@ -137,6 +152,10 @@ class HardSigmoidOp(UnaryOp):
     ONNX_ATTRS = {"alpha": ("alpha", 0.2), "beta": ("beta", 0.5)}
 
     @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, ctx.operands[:1], alpha=1.0 / 6.0, beta=0.5)
+
+    @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
         return clamp01(X * attrs["alpha"] + attrs["beta"])
 
@@ -166,6 +185,13 @@ class SoftplusOp(UnaryOp):
     GAF = ("softplus",)
 
     @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        # PyTorch switches to x above the threshold; at 20 the difference is 2e-9, which float32 can't hold
+        if ctx.attr("beta", 1) != 1 or ctx.attr("threshold", 20) < 20 or ctx.result.dtype == dt.F64:
+            raise ctx.unsupported("softplus with another slope or a low threshold", expected="beta 1, threshold 20")
+        return super().from_aten(ctx)
+
+    @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
         return call("max", X, 0.0) + call("log", call("exp", -call("abs", X)) + 1.0)
 
@@ -176,7 +202,6 @@ class SoftsignOp(UnaryOp):
 
     name = "graph.softsign"
     ONNX = ("Softsign",)
-    ATEN = ("aten.softsign.default",)
     GAF = ("softsign",)
 
     @classmethod
@@ -194,6 +219,7 @@ class GeluOp(UnaryOp):
     ATEN = ("aten.gelu.default",)
     GAF = ("gelu",)
     ONNX_ATTRS = {"approximate": ("approximate", "none")}
+    ATEN_ATTRS = {"approximate": ("approximate", "none")}
     ONNX_SINCE = 20
 
     @classmethod
@@ -263,6 +289,10 @@ class SiluOp(UnaryOp):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         default = 1.702 if ctx.op_type == "QuickGelu" else 1.0
         return ctx.emit(cls, ctx.operands[:1], alpha=float(ctx.attr("alpha", default)))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, ctx.operands[:1], alpha=1.0)
 
     @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:

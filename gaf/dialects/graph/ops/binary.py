@@ -10,8 +10,10 @@ import numpy as np
 from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Commutative, Pure
 
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, Scalar, call
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -73,6 +75,19 @@ class BinaryOp(GraphOp):
             )
         return super().from_onnx(ctx)
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, cls.aten_operands(ctx, ctx.result.dtype), **cls.aten_attributes(ctx))
+
+    @classmethod
+    def aten_operands(cls, ctx: AtenContext, dtype: dt.DType) -> list[Any]:
+        """The two operands of an ATen call in the type that is computed in; the second times `alpha`."""
+        second = ctx.value("other", dtype)
+        alpha = ctx.attr("alpha", 1)
+        if alpha != 1:
+            second = ctx.emit(MulOp, [second, ctx.number(alpha, dtype)])
+        return [ctx.value("self", dtype), second]
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         if ctx.opset < self.ONNX_SINCE:
             raise UnsupportedError(
@@ -90,7 +105,7 @@ class AddOp(BinaryOp):
 
     name = "graph.add"
     ONNX = ("Add",)
-    ATEN = ("aten.add.Tensor",)
+    ATEN = ("aten.add.Tensor", "aten.add.Scalar")
     GAF = ("add",)
     SCALAR = "add"
     traits = traits_def(Pure(), Commutative())
@@ -102,9 +117,18 @@ class SubOp(BinaryOp):
 
     name = "graph.sub"
     ONNX = ("Sub",)
-    ATEN = ("aten.sub.Tensor",)
+    ATEN = ("aten.sub.Tensor", "aten.sub.Scalar", "aten.rsub.Tensor", "aten.rsub.Scalar")
     GAF = ("sub",)
     SCALAR = "sub"
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        dtype = ctx.result.dtype
+        if not ctx.op_type.startswith("aten.rsub"):
+            return super().from_aten(ctx)
+        first, second, alpha = ctx.value("self", dtype), ctx.value("other", dtype), ctx.attr("alpha", 1)
+        first = first if alpha == 1 else ctx.emit(MulOp, [first, ctx.number(alpha, dtype)])
+        return ctx.emit(cls, [second, first])
 
 
 @graph_op
@@ -113,7 +137,7 @@ class MulOp(BinaryOp):
 
     name = "graph.mul"
     ONNX = ("Mul",)
-    ATEN = ("aten.mul.Tensor",)
+    ATEN = ("aten.mul.Tensor", "aten.mul.Scalar")
     GAF = ("mul",)
     SCALAR = "mul"
     traits = traits_def(Pure(), Commutative())
@@ -125,7 +149,7 @@ class DivOp(BinaryOp):
 
     name = "graph.div"
     ONNX = ("Div",)
-    ATEN = ("aten.div.Tensor",)
+    ATEN = ("aten.div.Tensor", "aten.div.Scalar")
     GAF = ("div",)
     SCALAR = "div"
 
@@ -136,7 +160,7 @@ class PowOp(BinaryOp):
 
     name = "graph.pow"
     ONNX = ("Pow",)
-    ATEN = ("aten.pow.Tensor_Tensor",)
+    ATEN = ("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
     GAF = ("pow",)
     SCALAR = "pow"
     ONNX_SINCE = 12
@@ -152,6 +176,14 @@ class PowOp(BinaryOp):
             power = ctx.emit(cls, [ctx.emit(CastOp, [base], to=exponent_type), exponent])
             return ctx.emit(CastOp, [power], to=base_type)
         return ctx.emit(cls, [base, ctx.emit(CastOp, [exponent], to=base_type)])
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        dtype = ctx.result.dtype
+        base = ctx.value("self", dtype)
+        if ctx.op_type == "aten.pow.Tensor_Scalar" and ctx.attr("exponent") == 2:
+            return ctx.emit(MulOp, [base, base])
+        return ctx.emit(cls, [base, ctx.value("exponent", dtype)])
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         base, exponent = args
@@ -209,13 +241,24 @@ class ModOp(BinaryOp):
     name = "graph.mod"
     fmod = bool_prop()
     ONNX = ("Mod",)
-    ATEN = ("aten.remainder.Tensor", "aten.fmod.Tensor")
+    ATEN = (
+        "aten.remainder.Tensor",
+        "aten.remainder.Scalar",
+        "aten.remainder.Scalar_Tensor",
+        "aten.fmod.Tensor",
+        "aten.fmod.Scalar",
+    )
     GAF = ("mod",)
     ONNX_SINCE = 10
 
     @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
         return call("fmod" if attrs["fmod"] else "floormod", A, B)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        operands = cls.aten_operands(ctx, ctx.result.dtype)
+        return ctx.emit(cls, operands, fmod=ctx.op_type.startswith("aten.fmod"))
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -236,12 +279,23 @@ class PReluOp(BinaryOp):
 
     name = "graph.prelu"
     ONNX = ("PRelu",)
-    ATEN = ("aten.prelu.default",)
+    ATEN = ("aten.prelu.default", "aten._prelu_kernel.default")
     GAF = ("prelu",)
 
     @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
         return call("select", call("lt", A, 0.0), A * B, A)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        from gaf.dialects.graph.ops.shape import ReshapeOp
+
+        x, slope = ctx.operands[:2]
+        rank, count = tensor_type(x).rank, tensor_type(slope).num_elements()
+        if ctx.op_type == "aten.prelu.default" and rank != 1:  # one slope a channel, which is axis 1
+            shape = (count, *[1] * (rank - 2)) if rank > 1 else ()
+            slope = ctx.emit(ReshapeOp, [slope], shape=shape)
+        return ctx.emit(cls, [x, slope])
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -261,6 +315,14 @@ class BitwiseOp(BinaryOp):
     KINDS = ("int", "uint")
     ONNX_SINCE = 18
     traits = traits_def(Pure(), Commutative())
+    LOGIC: ClassVar[str] = ""  # the op for bools
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        from gaf.dialects.graph.ops import compare
+
+        op = getattr(compare, cls.LOGIC) if ctx.result.dtype.is_bool else cls
+        return ctx.emit(op, cls.aten_operands(ctx, ctx.result.dtype))
 
 
 @graph_op
@@ -269,9 +331,10 @@ class BitwiseAndOp(BitwiseOp):
 
     name = "graph.bitwise_and"
     ONNX = ("BitwiseAnd",)
-    ATEN = ("aten.bitwise_and.Tensor",)
+    ATEN = ("aten.bitwise_and.Tensor", "aten.bitwise_and.Scalar")
     GAF = ("bitwise_and",)
     SCALAR = "bitand"
+    LOGIC = "AndOp"
 
 
 @graph_op
@@ -280,9 +343,10 @@ class BitwiseOrOp(BitwiseOp):
 
     name = "graph.bitwise_or"
     ONNX = ("BitwiseOr",)
-    ATEN = ("aten.bitwise_or.Tensor",)
+    ATEN = ("aten.bitwise_or.Tensor", "aten.bitwise_or.Scalar")
     GAF = ("bitwise_or",)
     SCALAR = "bitor"
+    LOGIC = "OrOp"
 
 
 @graph_op
@@ -291,6 +355,7 @@ class BitwiseXorOp(BitwiseOp):
 
     name = "graph.bitwise_xor"
     ONNX = ("BitwiseXor",)
-    ATEN = ("aten.bitwise_xor.Tensor",)
+    ATEN = ("aten.bitwise_xor.Tensor", "aten.bitwise_xor.Scalar")
     GAF = ("bitwise_xor",)
     SCALAR = "bitxor"
+    LOGIC = "XorOp"

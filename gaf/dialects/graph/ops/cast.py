@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, cast
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -39,7 +40,7 @@ class CastOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("Cast", "CastLike")
-    ATEN = ("aten._to_copy.default",)
+    ATEN = ("aten._to_copy.default", "prims.convert_element_type.default")
     GAF = ("cast",)
 
     @classmethod
@@ -66,6 +67,10 @@ class CastOp(GraphOp):
                 raise ctx.unsupported("attribute 'to' is missing")
             to = dt.of_onnx(int(code))
         return x if tensor_type(x).dtype == to else ctx.emit(cls, [x], to=to)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.cast(ctx.operands[0], ctx.result.dtype)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("Cast", inputs, to=dt.of(self.to).onnx)

@@ -283,7 +283,7 @@ def number(value: float, dtype: dt.DType) -> np.ndarray:
 
 
 # Scalar functions that ONNX has as one operator (opset 17).
-_ONNX_FUNCTIONS = {
+ONNX_FUNCTIONS = {
     "neg": "Neg", "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "reciprocal": "Reciprocal",
     "tanh": "Tanh", "sigmoid": "Sigmoid", "erf": "Erf", "sin": "Sin", "cos": "Cos", "tan": "Tan",
     "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh",
@@ -328,9 +328,9 @@ def body_to_onnx(ctx: ExportContext, body: Scalar, inputs: Sequence[str], dtype:
             return ctx.node("Not", ctx.node("Equal", args, 1), outputs)[0]
         if function in ("fmod", "floormod"):
             return ctx.node("Mod", args, outputs, fmod=int(function == "fmod"))[0]
-        if function not in _ONNX_FUNCTIONS:
+        if function not in ONNX_FUNCTIONS:
             raise UnsupportedError(f"the scalar function '{function}' has no ONNX form at opset {ctx.opset}")
-        return ctx.node(_ONNX_FUNCTIONS[function], args, outputs)[0]
+        return ctx.node(ONNX_FUNCTIONS[function], args, outputs)[0]
 
     return [visit(body, True)]
 

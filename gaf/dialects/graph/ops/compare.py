@@ -12,7 +12,7 @@ from xdsl.traits import Commutative, Pure
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, call
-from gaf.dialects.graph.contract import ExportContext, GraphOp, broadcast_shapes, graph_op
+from gaf.dialects.graph.contract import AtenContext, ExportContext, GraphOp, broadcast_shapes, graph_op
 from gaf.dialects.graph.meaning import Meaning, elementwise
 from gaf.dialects.graph.ops.binary import BinaryOp
 from gaf.dialects.graph.ops.common import ANY, apply_body, check_kind, is_symbolic, same_dtype
@@ -26,6 +26,10 @@ class CompareOp(BinaryOp):
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         return [TensorType.of(super().infer(operands, attrs)[0].shape, dt.BOOL)]
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, cls.aten_operands(ctx, ctx.common_dtype("self", "other")))
+
 
 @graph_op
 class EqualOp(CompareOp):
@@ -33,7 +37,7 @@ class EqualOp(CompareOp):
 
     name = "graph.equal"
     ONNX = ("Equal",)
-    ATEN = ("aten.eq.Tensor",)
+    ATEN = ("aten.eq.Tensor", "aten.eq.Scalar")
     GAF = ("equal",)
     SCALAR = "eq"
     KINDS = ANY
@@ -45,7 +49,7 @@ class NotEqualOp(CompareOp):
     """a != b."""
 
     name = "graph.not_equal"
-    ATEN = ("aten.ne.Tensor",)
+    ATEN = ("aten.ne.Tensor", "aten.ne.Scalar")
     GAF = ("not_equal",)
     SCALAR = "ne"
     KINDS = ANY
@@ -61,7 +65,7 @@ class LessOp(CompareOp):
 
     name = "graph.less"
     ONNX = ("Less",)
-    ATEN = ("aten.lt.Tensor",)
+    ATEN = ("aten.lt.Tensor", "aten.lt.Scalar")
     GAF = ("less",)
     SCALAR = "lt"
     ONNX_SINCE = 9
@@ -73,7 +77,7 @@ class LessOrEqualOp(CompareOp):
 
     name = "graph.less_or_equal"
     ONNX = ("LessOrEqual",)
-    ATEN = ("aten.le.Tensor",)
+    ATEN = ("aten.le.Tensor", "aten.le.Scalar")
     GAF = ("less_or_equal",)
     SCALAR = "le"
     ONNX_SINCE = 12
@@ -85,7 +89,7 @@ class GreaterOp(CompareOp):
 
     name = "graph.greater"
     ONNX = ("Greater",)
-    ATEN = ("aten.gt.Tensor",)
+    ATEN = ("aten.gt.Tensor", "aten.gt.Scalar")
     GAF = ("greater",)
     SCALAR = "gt"
     ONNX_SINCE = 9
@@ -97,7 +101,7 @@ class GreaterOrEqualOp(CompareOp):
 
     name = "graph.greater_or_equal"
     ONNX = ("GreaterOrEqual",)
-    ATEN = ("aten.ge.Tensor",)
+    ATEN = ("aten.ge.Tensor", "aten.ge.Scalar")
     GAF = ("greater_or_equal",)
     SCALAR = "ge"
     ONNX_SINCE = 12
@@ -108,6 +112,10 @@ class LogicOp(CompareOp):
 
     KINDS = ("bool",)
     traits = traits_def(Pure(), Commutative())
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, cls.aten_operands(ctx, dt.BOOL))
 
 
 @graph_op
@@ -154,9 +162,15 @@ class WhereOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("Where",)
-    ATEN = ("aten.where.self",)
+    ATEN = ("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
     GAF = ("where",)
     BODY = call("select", Arg(0), Arg(1), Arg(2))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        dtype = ctx.result.dtype
+        operands = [ctx.value("condition", dt.BOOL), ctx.value("self", dtype), ctx.value("other", dtype)]
+        return ctx.emit(cls, operands)
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

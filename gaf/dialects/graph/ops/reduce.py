@@ -15,6 +15,7 @@ from gaf.dialects.common import monoid
 from gaf.dialects.common.index import Expr, const, expr, product, sym
 from gaf.dialects.common.scalar import Arg, Call, Const, Extent, Scalar, call
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -173,6 +174,12 @@ class ReduceOp(GraphOp):
         return ctx.emit(cls, [x], axes=axes, keepdims=bool(ctx.attr("keepdims", 1)))
 
     @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.cast(ctx.operands[0], ctx.result.dtype)  # `dtype`, or int64 for a sum of bools
+        axes = aten_axes(ctx, tensor_type(x).rank)
+        return ctx.emit(cls, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False)))
+
+    @classmethod
     def unreduced(cls, ctx: ImportContext, x: Any) -> Any:
         """`noop_with_empty_axes`: a reduction over no axes still applies the formula to each element."""
         if cls.pre() == Arg(0) and cls.post(const(1)) is None:
@@ -199,6 +206,15 @@ class ReduceOp(GraphOp):
         return ctx.node(self.ONNX[0], [wide], axes=[rank], keepdims=0)
 
 
+def aten_axes(ctx: AtenContext, rank: int) -> tuple[int, ...]:
+    """The argument `dim` of an ATen reduction; none or an empty list means all axes."""
+    dims = ctx.attr("dim")
+    dims = () if dims is None else tuple(dims) if isinstance(dims, list | tuple) else (dims,)
+    if rank == 0:
+        return ()
+    return norm_axes(dims, rank, ctx.op_type) if dims else tuple(range(rank))
+
+
 def _numbers(body: Scalar) -> Scalar:
     """Extents that are known numbers as constants."""
     match body:
@@ -218,7 +234,7 @@ class ReduceSumOp(ReduceOp):
 
     name = "graph.reduce_sum"
     ONNX = ("ReduceSum",)
-    ATEN = ("aten.sum.dim_IntList",)
+    ATEN = ("aten.sum.dim_IntList", "aten.sum.default")
     GAF = ("sum",)
     AXES_INPUT = 13
 
@@ -229,7 +245,7 @@ class ReduceMeanOp(ReduceOp):
 
     name = "graph.reduce_mean"
     ONNX = ("ReduceMean",)
-    ATEN = ("aten.mean.dim",)
+    ATEN = ("aten.mean.dim", "aten.mean.default")
     GAF = ("mean",)
 
     @classmethod
@@ -243,7 +259,7 @@ class ReduceMaxOp(ReduceOp):
 
     name = "graph.reduce_max"
     ONNX = ("ReduceMax",)
-    ATEN = ("aten.amax.default",)
+    ATEN = ("aten.amax.default", "aten.max.default")
     GAF = ("reduce_max",)
     KINDS = ("float", "int", "uint", "bool")
     FOLD = "max"
@@ -258,7 +274,7 @@ class ReduceMinOp(ReduceOp):
 
     name = "graph.reduce_min"
     ONNX = ("ReduceMin",)
-    ATEN = ("aten.amin.default",)
+    ATEN = ("aten.amin.default", "aten.min.default")
     GAF = ("reduce_min",)
     KINDS = ("float", "int", "uint", "bool")
     FOLD = "min"
@@ -290,7 +306,7 @@ class ReduceProdOp(ReduceOp):
 
     name = "graph.reduce_prod"
     ONNX = ("ReduceProd",)
-    ATEN = ("aten.prod.dim_int",)
+    ATEN = ("aten.prod.dim_int", "aten.prod.default")
     GAF = ("prod",)
     FOLD = "prod"
 
@@ -338,6 +354,15 @@ class ReduceL2Op(ReduceOp):
     @classmethod
     def post(cls, count: Expr) -> Scalar | None:
         return call("sqrt", Arg(0))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        order = ctx.attr("ord", 2)
+        if order not in (1, 2):
+            raise ctx.unsupported("a vector norm of this order", expected="1 or 2", got=order)
+        x = ctx.cast(ctx.operands[0], ctx.result.dtype)
+        axes = aten_axes(ctx, tensor_type(x).rank)
+        return ctx.emit(cls if order == 2 else ReduceL1Op, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False)))
 
 
 @graph_op

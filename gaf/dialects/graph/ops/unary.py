@@ -12,7 +12,14 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, Scalar, call
-from gaf.dialects.graph.contract import ExportContext, GraphOp, ImportContext, bool_prop, graph_op
+from gaf.dialects.graph.contract import (
+    AtenContext,
+    ExportContext,
+    GraphOp,
+    ImportContext,
+    bool_prop,
+    graph_op,
+)
 from gaf.dialects.graph.meaning import Meaning, elementwise
 from gaf.dialects.graph.ops.common import NUMERIC, apply_body, body_to_onnx, check_kind, export_float
 from gaf.dialects.graph.types import TensorType
@@ -49,6 +56,12 @@ class UnaryOp(GraphOp):
     def meaning(self) -> Meaning:
         (x,), (r,) = self.operand_tensor_types(), self.result_tensor_types()
         return elementwise(r.shape, [x.shape], self.body(self.attrs()), r.dtype)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        # integers become floats first where the result is one (exp of an int64 tensor, ...)
+        x = ctx.operands[0] if cls.PREDICATE else ctx.cast(ctx.operands[0], ctx.result.dtype)
+        return ctx.emit(cls, [x], **cls.aten_attributes(ctx))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         if not self.ONNX or ctx.opset < self.ONNX_SINCE:
@@ -103,6 +116,10 @@ class BitwiseNotOp(UnaryOp):
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:
         return call("bitnot", Arg(0))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(NotOp if ctx.result.dtype.is_bool else cls, ctx.operands[:1])
+
 
 @graph_op
 class NotOp(UnaryOp):
@@ -114,6 +131,10 @@ class NotOp(UnaryOp):
     GAF = ("not",)
     KINDS = ("bool",)
     PREDICATE = True
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, [ctx.cast(ctx.operands[0], dt.BOOL)])
 
 
 @graph_op
@@ -144,6 +165,10 @@ class IsInfOp(UnaryOp):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         signs = {prop: bool(ctx.attr(onnx, default)) for prop, (onnx, default) in cls.ONNX_ATTRS.items()}
         return ctx.emit(cls, ctx.operands[:1], **signs)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, ctx.operands[:1], negative=True, positive=True)
 
     @classmethod
     def body(cls, attrs: Mapping[str, Any]) -> Scalar:

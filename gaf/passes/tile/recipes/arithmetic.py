@@ -142,7 +142,7 @@ class Subtract(Binary):
 
 
 class Divide(Binary):
-    """x / c multiplies only when 1 / c is exact; else c becomes a tensor, because x * (1 / c) rounds twice."""
+    """x / c multiplies only when 1 / c is exact; else c becomes a tensor: x * (1 / c) rounds twice."""
 
     def number_scratch(self, form: Form, swapped: bool) -> list[Scratch]:
         if swapped:

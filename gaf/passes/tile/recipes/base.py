@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a recipe is: the API calls of one tile op, with the scratch memory they need, known before they exist."""
+"""What a recipe is: the API calls of one tile op, and the scratch memory they need, known beforehand."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def spread(calls: Calls, dst: SSAValue, arg: Arg, tmp: Sequence[SSAValue]) -> No
 
 
 class Spread(Recipe):
-    """Base of recipes that only know full operands (and numbers where `NUMBERS` says so): others are spread."""
+    """Base of recipes that only know full operands (and numbers as `NUMBERS` says): others are spread."""
 
     NUMBERS: tuple[int, ...] = ()
     """Operands that may stay numbers."""

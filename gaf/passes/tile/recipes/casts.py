@@ -15,7 +15,7 @@ from gaf.passes.tile.forms import Form
 from gaf.passes.tile.recipes.base import Arg, Calls, Kind, Kinds, Recipe, Scratch
 from gaf.passes.tile.recipes.logic import CompareWith
 
-# Conversions of one CastTile. To an integer truncates (as ONNX, C and numpy), to a float rounds to nearest even.
+# Conversions of one CastTile. To an integer truncates (as ONNX and C do), to a float rounds to nearest even.
 DIRECT: dict[tuple[dt.DType, dt.DType], RoundMode] = {
     (dt.F16, dt.F32): RoundMode.NONE,
     (dt.BF16, dt.F32): RoundMode.NONE,
@@ -93,7 +93,7 @@ class ToPredicate(Recipe):
 
 
 class Copy(Recipe):
-    """The same bits somewhere else: an integer addition of 0 on the bit pattern, so that NaN and -0 survive."""
+    """The same bits somewhere else: an integer addition of 0 on the bits, so that NaN and -0 survive."""
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
         kind = dst.type.dtype  # type: ignore[attr-defined]

@@ -54,7 +54,7 @@ class Compare(Spread):
 
 
 class CompareWith(Recipe):
-    """Comparison of one operand with itself (`number` None) or with a number, perhaps of its absolute value."""
+    """Comparison of an operand with itself (`number` None) or a number, perhaps of its absolute value."""
 
     def __init__(self, mode: CmpMode, number: float | None = None, absolute: bool = False) -> None:
         self.mode = mode

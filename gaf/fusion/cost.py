@@ -1,0 +1,675 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a group costs: bytes per memory level, cycles per pipe, launches, build seconds; and the model users override.
+
+`Work` is what a region asks of the chip at given sizes, independent of where its operands lie. `CostModel`
+turns it into time: the slowest of memory, vector and cube work, plus what doesn't overlap in the first and last
+tile, plus the start of the kernel. The figures are those of `gaf.target.rates`; formulas follow shared design
+notes on 910B: rounds over cores are counted whole, because that decides more than bandwidth on small tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from gaf.dialects.ascendc.cycles import VECTOR_F32
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr, product
+from gaf.dialects.graph.contract import GraphOp, tensor_type
+from gaf.dialects.graph.ops.matmul import MatMulOp
+from gaf.errors import GafError, InvalidInputError
+from gaf.fusion import names
+from gaf.fusion.region import NotFusible, Region, build_region, reads_in
+from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.target import Chip, chip, rates
+
+DEFAULT_EXTENT = 128
+"""Size at which a symbolic dim is priced when the user gives none."""
+
+BLOCK = 128
+"""Rows and columns of a matmul block; the lowering takes fewer rows when there are fewer blocks than cores."""
+
+FRACTAL = 16
+"""Rows and columns of the cube's smallest operand."""
+
+FEWEST_LANES = 256
+"""Lanes are split over cores only down to this."""
+
+Sizes = Mapping[str, int]
+
+# What the lowering makes of a scalar function on full float32 tiles; names of `ascendc.cycles.VECTOR_F32`.
+_CALLS: dict[str, tuple[str, ...]] = {
+    "neg": ("Muls",), "abs": ("Abs",), "exp": ("Exp",), "log": ("Ln",), "sqrt": ("Sqrt",), "relu": ("Relu",),
+    "rsqrt": ("Sqrt", "Duplicate", "Div"), "reciprocal": ("Duplicate", "Div"), "tanh": ("Tanh",), "erf": ("Erf",),
+    "sigmoid": ("Muls", "Exp", "Adds", "Duplicate", "Div"), "sin": ("Sin",), "cos": ("Cos",), "tan": ("Tan",),
+    "add": ("Add",), "sub": ("Sub",), "mul": ("Mul",), "div": ("Div",), "max": ("Max",), "min": ("Min",),
+    "pow": ("Power",), "select": ("Compare", "Select"), "cast": ("Cast",), "floor": ("Cast", "Cast"),
+    "ceil": ("Cast", "Cast"), "rint": ("Cast", "Cast"), "trunc": ("Cast", "Cast"),
+    "sign": ("Compare", "Compare", "Select", "Select"), "fmod": ("Div", "Cast", "Cast", "Mul", "Sub"),
+    "floormod": ("Div", "Cast", "Cast", "Mul", "Sub"), "atan": ("Atan",), "atan2": ("Div", "Atan", "Select"),
+    "not": ("Muls", "Adds"), "and": ("Mul",), "or": ("Max",), "xor": ("Sub", "Abs"),
+}  # fmt: skip
+_COMPARE = ("Compare", "Duplicate", "Select")
+_UNKNOWN = ("Erf",)  # a composite of unknown cost is priced like a costly known one
+
+PIPES = ("memory", "load", "vector", "store", "cube")
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """One contraction of a group: extents, the dtype name of its operands, and whether the left one is computed."""
+
+    rows: int
+    columns: int
+    summed: int
+    dtype: str
+    computed: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a region asks of the chip at given sizes.
+
+    `reads` and `writes` are bytes, one entry per input and output, every operand counted once and gathered
+    tables by the rows that are read. `cycles` and `starts` are vector cycles over all elements, and those that
+    every tile adds. `rows` x `lanes` is the tile space, `grid` the number of them. `live` counts the float32
+    tiles that live at a time. `row_complete`: a core finishes whole rows, so columns aren't split over cores.
+    """
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    cycles: float
+    starts: float
+    rows: int
+    lanes: int
+    grid: int
+    live: int
+    matmuls: tuple[Matmul, ...] = ()
+    row_complete: bool = False
+    passes: int = 1
+    bare: bool = False
+    kind: str = "elementwise"
+
+    @property
+    def bytes(self) -> int:
+        return sum(self.reads) + sum(self.writes)
+
+    @property
+    def macs(self) -> int:
+        return self.grid * sum(m.rows * m.columns * m.summed for m in self.matmuls)
+
+
+@dataclass(frozen=True)
+class GroupCost:
+    """Modelled cost of one kernel, or a sum of them. Times in µs, sizes in bytes, `jit_s` in seconds.
+
+    `hbm_bytes` counts every operand once, as peers are counted; `l2_bytes` is the workspace between cube and
+    vector cores of one kernel. `resident_bytes` is the part of `hbm_bytes` that the time takes at L2 speed.
+    `pipes` says how long each pipe works; `limit` is the slowest.
+    """
+
+    us: float
+    hbm_bytes: int
+    l2_bytes: int = 0
+    resident_bytes: int = 0
+    launches: int = 1
+    launch_us: float = 0.0
+    memory_us: float = 0.0
+    jit_s: float = 0.0
+    blocks: int = 1
+    cores: int = 1
+    pipes: Mapping[str, float] = field(default_factory=dict)
+    footprint: int = 0
+
+    @property
+    def limit(self) -> str:
+        """The pipe that works longest, or "launch" if starting the kernel takes longer than all of them."""
+        slowest = max(self.pipes, key=lambda p: self.pipes[p], default="launch")
+        return slowest if self.pipes and self.pipes[slowest] > self.launch_us else "launch"
+
+
+def total(costs: Sequence[GroupCost]) -> GroupCost:
+    """The sum of kernels that run one after the other."""
+    return GroupCost(
+        us=sum(c.us for c in costs),
+        hbm_bytes=sum(c.hbm_bytes for c in costs),
+        l2_bytes=sum(c.l2_bytes for c in costs),
+        resident_bytes=sum(c.resident_bytes for c in costs),
+        launches=sum(c.launches for c in costs),
+        launch_us=sum(c.launch_us for c in costs),
+        memory_us=sum(c.memory_us for c in costs),
+        jit_s=sum(c.jit_s for c in costs),
+        footprint=max((c.footprint for c in costs), default=0),
+    )
+
+
+# -- work of a region -------------------------------------------------------------------------------
+
+
+class _AnySize(dict[str, int]):
+    """Sizes with a default for symbols that nobody gave."""
+
+    def __missing__(self, name: str) -> int:
+        return DEFAULT_EXTENT
+
+
+def sizes(symbols: Sizes | None) -> Sizes:
+    """Symbol values, with `DEFAULT_EXTENT` for all others."""
+    return _AnySize(symbols or {})
+
+
+def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
+    """The work of a region under a schedule at the sizes `env` (made by `sizes`)."""
+    extent = {a: max(1, e.evaluate(env)) for a, e in region.axes.items()}
+
+    def count(axes: Any) -> int:
+        return math.prod(extent[a] for a in axes)
+
+    types = region.input_types
+    gathered: dict[int, int] = {}
+    cycles = starts = 0.0
+    matmuls: list[Matmul] = []
+    operands = {a for n in region.nodes if n.kind == "contract" for a in n.args if region.nodes[a].kind == "load"}
+    for i, node in enumerate(region.nodes):
+        if node.kind == "load":
+            if any(reads_in(e) for e in node.index):
+                gathered[node.input] = max(count(node.axes), gathered.get(node.input, 0))
+            if node.dtype not in (dt.F32,) and i not in operands:
+                cycles, starts = _add(cycles, starts, "Cast", count(node.axes))
+        elif node.kind == "map":
+            calls = _CALLS.get(node.function)
+            if calls is None:
+                calls = _COMPARE if node.dtype.is_bool else _UNKNOWN
+            for call in calls:
+                cycles, starts = _add(cycles, starts, call, count(node.axes))
+        elif node.kind == "reduce":
+            source = region.nodes[node.args[0]]
+            cycles, starts = _add(cycles, starts, "WholeReduce", count(source.axes | set(node.over)))
+        elif node.kind == "contract":
+            left, right = (region.nodes[a] for a in node.args[:2])
+            shared = left.axes & right.axes
+            rows = [a for a in left.axes - right.axes if a == schedule.rows] or sorted(left.axes - right.axes)
+            matmuls.append(
+                Matmul(
+                    count(rows), count(right.axes - left.axes), count(node.over), left.dtype.name,
+                    left.kind != "load",
+                )  # fmt: skip
+            )
+            del shared
+        elif node.kind == "coord":
+            cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
+    reads = tuple(
+        (gathered[i] if i in gathered else t.num_elements().evaluate(env)) * t.dtype.bytes for i, t in enumerate(types)
+    )
+    writes = tuple(o.type.num_bytes().evaluate(env) for o in region.outputs)
+    stored = region.nodes[region.outputs[0].node] if region.outputs else None
+    bare = bool(matmuls) and len(region.outputs) == 1 and stored is not None and stored.kind == "contract"
+    lanes = extent.get(schedule.lanes, 1)
+    return Work(
+        reads, writes, cycles, starts,
+        rows=extent.get(schedule.rows, 1) if schedule.rows else 1,
+        lanes=lanes,
+        grid=count(schedule.grid),
+        live=_live(region),
+        matmuls=tuple(matmuls),
+        row_complete=schedule.is_cube and (schedule.reduced is not None or any(m.computed for m in matmuls) or len(matmuls) > 1),
+        passes=_passes(region) if schedule.streamed else 1,
+        bare=bare and not lanes % FRACTAL,
+        kind=schedule.kind,
+    )  # fmt: skip
+
+
+def _add(cycles: float, starts: float, call: str, elements: int) -> tuple[float, float]:
+    slope, start = VECTOR_F32[call]
+    return cycles + slope * elements, starts + start
+
+
+def _live(region: Region) -> int:
+    """Most float32 tiles that live at the same time, two buffers for every load."""
+    last: dict[int, int] = {}
+    for i, node in enumerate(region.nodes):
+        for a in node.args:
+            last[a] = i
+    for out in region.outputs:
+        last[out.node] = len(region.nodes)
+    live = peak = 0
+    ends: dict[int, int] = {}
+    for i, node in enumerate(region.nodes):
+        if node.kind in ("number", "extent") or i not in last:
+            continue
+        weight = 2 if node.kind == "load" else 1
+        live += weight if node.axes else 0
+        ends[last[i]] = ends.get(last[i], 0) + (weight if node.axes else 0)
+        peak = max(peak, live)
+        live -= ends.pop(i, 0)
+    return max(peak, 2)
+
+
+def _passes(region: Region) -> int:
+    """Times that the streamed axis is walked: the longest chain of reductions, and once for the outputs."""
+    depth: list[int] = []
+    for node in region.nodes:
+        depth.append(max((depth[a] for a in node.args), default=0) + (node.kind == "reduce"))
+    return 1 + max(depth, default=0)
+
+
+# -- what users see of an op and a group ----------------------------------------------------------------
+
+
+class OpView:
+    """An op as cost models and rules see it.
+
+    `type` is what people call it (`MatMul`, `LayerNorm`, `Relu`), `shape` its result shape as integers, for
+    MatMul (batch..., M, K, N); `dtype` the result's element type name, `name` the model node.
+    """
+
+    def __init__(self, op: Operation, env: Sizes | None = None, work: Work | None = None) -> None:
+        self.operation = op
+        self._env = env if env is not None else sizes(None)
+        self._work = work
+
+    @property
+    def type(self) -> str:
+        return names.op_type(self.operation)
+
+    @property
+    def title(self) -> str:
+        """The type, with `Scale` for a product or quotient with a constant scalar."""
+        return names.op_title(self.operation)
+
+    @property
+    def name(self) -> str:
+        return names.node_name(self.operation)
+
+    def _concrete(self, value: SSAValue) -> tuple[int, ...]:
+        return tuple(d.evaluate(self._env) for d in tensor_type(value).shape)  # type: ignore[arg-type]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if not self.operation.results:
+            return ()
+        shape = self._concrete(self.operation.results[0])
+        if isinstance(self.operation, MatMulOp):
+            k = tensor_type(self.operation.operands[0]).shape[-1].evaluate(self._env)  # type: ignore[arg-type]
+            return (*shape[:-1], k, shape[-1])
+        return shape
+
+    @property
+    def dtype(self) -> str:
+        return tensor_type(self.operation.results[0]).dtype.name if self.operation.results else ""
+
+    @property
+    def inputs(self) -> list[SSAValue]:
+        """Operand values, for `FusedNode`."""
+        return list(self.operation.operands)
+
+    @property
+    def outputs(self) -> list[SSAValue]:
+        return list(self.operation.results)
+
+    @property
+    def input_shapes(self) -> list[tuple[int, ...]]:
+        return [self._concrete(o) for o in self.operation.operands]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        return self.operation.attrs() if isinstance(self.operation, GraphOp) else {}
+
+    @property
+    def work(self) -> Work | None:
+        """The work of a kernel of this op alone; None if it has no kernel form."""
+        if self._work is None and isinstance(self.operation, GraphOp):
+            try:
+                region = build_region([self.operation], list(self.operation.results))
+                self._work = region_work(region, choose_schedules(region)[0], self._env)
+            except NotFusible:
+                return None
+        return self._work
+
+    @property
+    def bytes(self) -> int:
+        """Every operand and result once."""
+        work = self.work
+        if work is not None:
+            return work.bytes
+        values = [*dict.fromkeys(self.operation.operands), *self.operation.results]
+        return sum(tensor_type(v).num_bytes().evaluate(self._env) for v in values)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.name} {self.dtype}{list(self.shape)}>"
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A group of ops as `estimate_group` sees it; `resident` says which operands the previous kernels left in L2."""
+
+    ops: tuple[OpView, ...]
+    work: Work
+    resident_reads: tuple[bool, ...] = ()
+    resident_writes: tuple[bool, ...] = ()
+
+    def __iter__(self) -> Iterator[OpView]:
+        return iter(self.ops)
+
+    def __str__(self) -> str:
+        return names.join_names(o.title for o in self.ops)
+
+
+# -- the model ----------------------------------------------------------------------------------------
+
+
+class LatencyTable(dict[tuple[int, ...], float]):
+    """Measured times in µs by shape; a shape that is missing gets the model's own estimate."""
+
+    def __init__(self, model: CostModel, entries: Mapping[tuple[int, ...], float]) -> None:
+        super().__init__({tuple(k): float(v) for k, v in entries.items()})
+        self.model = model
+
+    def __missing__(self, shape: tuple[int, ...]) -> float:
+        return self.model.matmul_us(shape, self.model.current_dtype)
+
+
+class CostModel:
+    """Modelled time of ops and groups on one chip; override any method in a subclass.
+
+    `matmul_latency_table` maps (batch..., M, K, N) to measured µs; missing shapes fall back to the model.
+    `expected_runs` spreads the build time of kernels over that many runs; None: kernels are built ahead of
+    time, so build seconds are shown, but don't count against a fusion. `core_budget` and `l2_budget` limit the
+    part of the chip (cube cores; bytes) that a model may count on, e.g. beside another process.
+    """
+
+    matmul_latency_table: Any = {}
+    _measured: Mapping[tuple[int, ...], float] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        table = cls.__dict__.get("matmul_latency_table")
+        if isinstance(table, Mapping):  # a table written in the class body falls back too
+            cls._measured = table
+            del cls.matmul_latency_table
+
+    def __init__(
+        self,
+        target: str = "ascend910b3",
+        *,
+        matmul_latency_table: Mapping[tuple[int, ...], float] | None = None,
+        matmul_precision: str = "fp32",
+        expected_runs: int | None = None,
+        core_budget: int | None = None,
+        l2_budget: int | None = None,
+    ) -> None:
+        self.configure(target, matmul_precision=matmul_precision, core_budget=core_budget, l2_budget=l2_budget)
+        self.expected_runs = expected_runs
+        self.current_dtype = "f32"
+        if matmul_latency_table is not None:
+            self.matmul_latency_table = matmul_latency_table
+
+    def configure(
+        self, target: str, *, matmul_precision: str = "fp32", core_budget: int | None = None, l2_budget: int | None = None
+    ) -> None:
+        """Price for this chip. Raises UnsupportedError for an unknown one."""
+        self.target: Chip = chip(target)
+        self.rates = rates(self.target)
+        self.matmul_precision = matmul_precision
+        self.aic = min(self.target.aic_cores, core_budget or self.target.aic_cores)
+        self.aiv = self.aic * self.target.aiv_cores // self.target.aic_cores
+        self.l2_bytes = min(self.target.l2_bytes, l2_budget if l2_budget is not None else self.target.l2_bytes)
+
+    # Users may subclass without calling __init__ of this class.
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "target" in self.__dict__ or name not in _LAZY:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        CostModel.__init__(self)
+        return getattr(self, name)
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def estimate_latency(self, op: OpView) -> float:
+        """µs of a kernel of this op alone."""
+        self.current_dtype = op.dtype
+        work = op.work
+        if work is None:
+            return self.rates.launch_us + 1e6 * op.bytes / self.rates.hbm_bytes_per_s
+        return self.price(work).us
+
+    def estimate_group(self, group: GroupView) -> GroupCost | float:
+        """The cost of a group as one kernel: a GroupCost, or just µs."""
+        return self.price(group.work, group.resident_reads, group.resident_writes, ops=len(group.ops))
+
+    def matmul_us(self, shape: tuple[int, ...], dtype: str = "f32") -> float:
+        """µs of a plain matmul of (batch..., M, K, N)."""
+        if len(shape) < 3:
+            raise InvalidInputError(
+                "a matmul's shape in the latency table is (batch..., M, K, N)", expected="3 sizes or more", got=shape
+            )
+        *batch, m, k, n = shape
+        size = {"f16": 2, "bf16": 2}.get(dtype, 4)
+        count = math.prod(batch)
+        reads = (count * m * k * size, count * k * n * size)
+        work = Work(reads, (count * m * n * size,), 0, 0, m, n, count, 1, (Matmul(m, n, k, dtype),), bare=n % FRACTAL == 0)
+        return self.price(work).us
+
+    def jit_seconds(self, ops: int) -> float:
+        """Seconds to build a kernel of so many ops."""
+        return self.rates.jit_s + self.rates.jit_s_per_op * ops
+
+    # -- one kernel -----------------------------------------------------------------------------
+
+    def price(
+        self, work: Work, resident_reads: Sequence[bool] = (), resident_writes: Sequence[bool] = (), ops: int = 1
+    ) -> GroupCost:
+        """The formula behind all estimates; see the module docstring."""
+        r = self.rates
+        resident = sum(b for b, here in zip(work.reads, resident_reads) if here)
+        resident_out = sum(b for b, here in zip(work.writes, resident_writes) if here)
+        passes = max(1, work.passes)
+        read = sum(work.reads) + (passes - 1) * max(work.reads, default=0)
+        hbm = sum(work.reads) + sum(work.writes) - resident - resident_out
+        memory = 1e6 * (hbm / r.hbm_bytes_per_s + (resident + resident_out) / r.l2_bytes_per_s)
+        make = self._cube if work.matmuls else self._vector
+        us, blocks, cores, pipes, head, ring = make(work, read, memory)
+        return GroupCost(
+            us=us + head, hbm_bytes=work.bytes, l2_bytes=ring, resident_bytes=resident + resident_out, launch_us=head,
+            memory_us=memory, jit_s=self.jit_seconds(ops), blocks=blocks, cores=cores, pipes=pipes,
+            footprint=self.footprint(work),
+        )  # fmt: skip
+
+    def _us(self, cycles: float) -> float:
+        return cycles / self.target.clock_mhz
+
+    def _vector(self, work: Work, read: int, memory: float) -> tuple[float, int, int, dict[str, float], float, int]:
+        r = self.rates
+        units = work.grid * work.rows * max(1, -(-work.lanes // FEWEST_LANES) if work.passes == 1 else 1)
+        cores = max(1, min(self.aiv, units))
+        share = -(-units // cores) / units  # of the busiest core
+        tile = self._tile_elements(work)
+        elements = work.grid * work.rows * work.lanes
+        tiles = max(1, -(-math.ceil(elements * share) // tile))
+        pipes = {
+            "memory": memory,
+            "load": self._us(read * share / r.aiv_read_bytes_per_cycle),
+            "vector": self._us(work.cycles * share + work.starts * tiles),
+            "store": self._us(sum(work.writes) * share / r.aiv_write_bytes_per_cycle),
+            "cube": 0.0,
+        }
+        head = r.launch_us + self._us(r.mte2_head_cycles + r.mte2_head_cycles_per_core * cores + r.vector_head_cycles)
+        return _overlap(pipes, tiles), cores, cores, pipes, head, 0
+
+    def _cube(self, work: Work, read: int, memory: float) -> tuple[float, int, int, dict[str, float], float, int]:
+        r = self.rates
+        columns = 1 if work.row_complete else -(-work.lanes // BLOCK)
+        others = work.grid * columns
+        rows = min(BLOCK, max(FRACTAL, _up(-(-work.rows * others // self.aic), FRACTAL)))
+        blocks = others * -(-work.rows // rows)
+        rounds = -(-blocks // self.aic)
+        cores = min(blocks, self.aic)
+        cube = load = fix = 0.0
+        ring = 0
+        for m in work.matmuls:
+            width = m.columns if work.row_complete else min(BLOCK, m.columns)
+            tiles = -(-width // BLOCK)
+            size = {"f16": 2, "bf16": 2}.get(m.dtype, 4)
+            kind = "hf32" if m.dtype == "f32" and self.matmul_precision == "hf32" else m.dtype
+            kind = "f16" if m.dtype == "f32" and self.matmul_precision == "fp16" else kind
+            cube += rows * _up(width, FRACTAL) * m.summed / r.macs(kind) / r.cube_efficiency
+            load += (tiles * rows * m.summed + m.summed * width) * size / r.aic_read_bytes_per_cycle
+            fix += rows * width * 4 / r.fixpipe_bytes_per_cycle
+            if not work.bare:
+                ring += 2 * 4 * work.grid * m.rows * m.columns
+            if m.computed:
+                ring += 2 * size * work.grid * m.rows * m.summed
+        block_share = 1 / max(1, blocks)
+        vector = (work.cycles * block_share + work.starts * max(1, rows // 8)) / 2 + ring * block_share / 4 / r.aiv_read_bytes_per_cycle
+        pipes = {
+            "memory": memory,
+            "load": rounds * self._us(load),
+            "cube": rounds * self._us(max(cube, fix)),
+            "vector": 0.0 if work.bare else rounds * self._us(vector),
+            "store": 0.0,
+        }
+        head = r.launch_us + (0.0 if work.bare else r.mix_head_us + r.mix_head_full_us * cores / self.target.aic_cores)
+        steps = rounds if not any(m.computed for m in work.matmuls) else max(1, rounds)
+        return _overlap(pipes, max(1, steps)), blocks, cores, pipes, head, ring
+
+    def _tile_elements(self, work: Work) -> int:
+        return max(64, self.target.ub_usable_bytes // (4 * work.live))
+
+    def footprint(self, work: Work) -> int:
+        """Bytes of UB at the smallest tile: one row of the lanes if they are reduced whole, else one repeat."""
+        lanes = work.lanes if (work.row_complete or "reduction" in work.kind) and work.passes == 1 else min(work.lanes, 64)
+        return 4 * work.live * _up(lanes, 8)
+
+    # -- lower bound ------------------------------------------------------------------------------
+
+    def lower_bound_us(self, hbm_bytes: int, macs: Mapping[str, int], kernels: int = 1) -> float:
+        """No plan is faster: all compulsory bytes at full bandwidth, or all products at the cube's peak, and launches."""
+        r = self.rates
+        cube = sum(n / r.macs(kind) for kind, n in macs.items()) / self.target.aic_cores / self.target.clock_mhz
+        return max(1e6 * hbm_bytes / r.hbm_bytes_per_s, cube) + kernels * r.launch_us
+
+
+_LAZY = ("target", "rates", "matmul_precision", "aic", "aiv", "l2_bytes", "expected_runs", "current_dtype")
+
+
+def _table(self: CostModel) -> LatencyTable:
+    found = self.__dict__.get("_table")
+    if found is None:
+        found = self.__dict__["_table"] = LatencyTable(self, type(self)._measured)
+    return found
+
+
+def _set_table(self: CostModel, entries: Mapping[tuple[int, ...], float]) -> None:
+    self.__dict__["_table"] = LatencyTable(self, entries)
+
+
+CostModel.matmul_latency_table = property(_table, _set_table, doc="Measured µs by (batch..., M, K, N).")
+
+
+def _overlap(pipes: Mapping[str, float], steps: int) -> float:
+    """Pipes work side by side except in the first and last of `steps` tiles."""
+    slowest = max(pipes.values())
+    rest = sum(v for k, v in pipes.items() if k != "memory") - max(v for k, v in pipes.items() if k != "memory")
+    return slowest + rest / steps
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+# -- asking a model that users may have overridden ----------------------------------------------------
+
+
+def checked(value: Any, model: CostModel, node: str, what: str) -> float:
+    """A time from a user's model. Raises InvalidInputError, naming model and node, unless it is finite and >= 0."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) or number < 0:
+        raise InvalidInputError(
+            f"cost model '{type(model).__name__}' returned a bad time from {what}", where=node,
+            expected="microseconds, finite and >= 0", got=value,
+        )  # fmt: skip
+    return number
+
+
+def ask(model: CostModel, method: str, argument: Any, node: str) -> Any:
+    """Call a method of a user's model. Raises InvalidInputError, naming model and node, if it raises."""
+    try:
+        return getattr(model, method)(argument)
+    except GafError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"cost model '{type(model).__name__}' raised {type(error).__name__} in {method}: {error}", where=node
+        ) from error
+
+
+class Pricer:
+    """Prices groups with a model that may be overridden; asks it once per op, and once per distinct group."""
+
+    def __init__(self, model: CostModel, env: Sizes) -> None:
+        self.model, self.env = model, env
+        self.own_leaves = type(model).estimate_latency is CostModel.estimate_latency
+        self.own_groups = type(model).estimate_group is CostModel.estimate_group
+        self.groups: dict[tuple, GroupCost] = {}
+        self.leaves: dict[Operation, tuple[float, float]] = {}
+
+    def leaf(self, op: Operation, work: Work | None) -> float:
+        """µs of an op alone, as the user's model says."""
+        return self._leaf(op, work)[0]
+
+    def _leaf(self, op: Operation, work: Work | None) -> tuple[float, float]:
+        found = self.leaves.get(op)
+        if found is None:
+            view = OpView(op, self.env, work)
+            own = CostModel.estimate_latency(self.model, view)
+            value = own
+            if not self.own_leaves:
+                value = checked(ask(self.model, "estimate_latency", view, view.name), self.model, view.name, "estimate_latency")
+            found = self.leaves[op] = (value, own)
+        return found
+
+    def group(
+        self, ops: Sequence[Operation], works: Sequence[Work | None], work: Work, reads: Sequence[bool], writes: Sequence[bool]
+    ) -> GroupCost:
+        """The cost of `ops` as one kernel.
+
+        A leaf that the user's model prices differently from the built-in one changes every group with that op:
+        by the difference if it is slower, by the ratio if it is faster.
+        """
+        key = (work, tuple(reads), tuple(writes), len(ops))
+        cost = self.groups.get(key)
+        if cost is None or not self.own_groups:
+            view = GroupView(tuple(OpView(o, self.env, w) for o, w in zip(ops, works)), work, tuple(reads), tuple(writes))
+            cost = self._asked(view, ops)
+            self.groups[key] = cost
+        if self.own_leaves:
+            return cost
+        pairs = [self._leaf(o, w) for o, w in zip(ops, works) if names.computes(o)]
+        theirs, own = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
+        if theirs == own or not own:
+            return cost
+        return replace(cost, us=cost.us + theirs - own if theirs > own else cost.us * theirs / own)
+
+    def _asked(self, view: GroupView, ops: Sequence[Operation]) -> GroupCost:
+        if self.own_groups:
+            return self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops))
+        node = names.node_name(ops[0])
+        answer = ask(self.model, "estimate_group", view, node)
+        if isinstance(answer, GroupCost):
+            checked(answer.us, self.model, node, "estimate_group")
+            return answer
+        us = checked(answer, self.model, node, "estimate_group")
+        return replace(self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops)), us=us)
+
+
+def value_bytes(value: SSAValue, env: Sizes) -> int:
+    """Bytes of a tensor at given sizes."""
+    kind = tensor_type(value)
+    elements: Expr = product(kind.shape)
+    return elements.evaluate(env) * kind.dtype.bytes  # type: ignore[arg-type]
