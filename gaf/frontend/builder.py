@@ -23,11 +23,8 @@ from gaf.dialects.graph.ops.structure import INLINE_LIMIT, FusedOp, WeightOp, Yi
 from gaf.frontend import shape_values
 from gaf.frontend.shape_values import LIMIT, dims_array, is_symbolic
 
-# d0, r1, ... name the dims of iteration spaces; m, tn, g0, ... axes and parameters of tile kernels, which
-# share their names with the model's symbols; the others are keywords of index expressions
-_RESERVED = re.compile(
-    r"^([dr]\d+|[gk]\d+|[mnku]|[tb][mnk]|blocks?|sub|min|max|mod|floordiv|read|true|false|loc|dense)$"
-)
+# d0, r1, ... name the dims of iteration spaces; the others are keywords of index expressions
+_RESERVED = re.compile(r"^([dr]\d+|min|max|mod|floordiv|read|true|false|loc|dense)$")
 
 
 class GraphBuilder:

@@ -74,7 +74,7 @@ class _Finder:
         g = self.graph
         closed: set[int] = set()
         for i in range(len(g.ops)):
-            if i in closed or not self.reduces(i) or len(g.meanings[i].stages) > 1:  # type: ignore[attr-defined]
+            if i in closed or not self.reduces(i):
                 continue
             for source in self.origins(g.ops[i].operands[0], 2):
                 macro = self.longest(source, i, "norm")
@@ -138,8 +138,12 @@ class _Finder:
         return isinstance(owner, Operation) and is_constant(owner)
 
     def reduces(self, number: int) -> bool:
+        """A plain reduction: one operand, read by one reducing stage (a mean divides in a second one)."""
         meaning = self.graph.meaning(number)
-        return meaning is not None and any(s.reduced and len(s.reads) == 1 for s in meaning.stages)
+        if meaning is None or len(self.graph.ops[number].operands) != 1:
+            return False
+        readers = [s for s in meaning.stages if any(r.operand is not None for r in s.reads)]
+        return len(readers) == 1 and bool(readers[0].reduced)
 
     def origins(self, value: SSAValue, steps: int) -> Iterator[SSAValue]:
         """The value, and what it was computed from by elementwise ops with one operand that varies."""
@@ -188,7 +192,7 @@ class _Finder:
         while queue and len(found) <= MAX_STEPS:
             for c in sorted(self.graph.consumers(queue.pop(0))):
                 meaning = self.graph.meaning(c)
-                if c in found or meaning is None or len(meaning.stages) > 1:
+                if c in found or meaning is None:
                     continue
                 if meaning.is_elementwise or self.reduces(c):
                     found.append(c)

@@ -146,6 +146,7 @@ class _Builder:
         self.meanings: dict[Operation, Meaning | View | Opaque] = {}
         self.input_numbers: dict[SSAValue, int] = {}
         self.origin = ""
+        self.sum_axes: dict[tuple[SSAValue, Expr], str] = {}  # left matmul operand -> its summed axis
         self.context: list[tuple[Expr, ...]] = []  # the indices at which enclosing stages are evaluated
 
     # -- nodes ----------------------------------------------------------------------------------
@@ -185,6 +186,13 @@ class _Builder:
             if size == extent and name not in taken:
                 return name
         return self.fresh(extent)
+
+    def summed(self, op: GraphOp, stage: Stage, extent: Expr) -> str:
+        """The axis a matmul sums over: its own (columns may have the same size), shared by matmuls of one left operand."""
+        key = (op.operands[stage.reads[0].operand or 0], extent)
+        if key not in self.sum_axes:
+            self.sum_axes[key] = self.fresh(extent)
+        return self.sum_axes[key]
 
     def fresh(self, extent: Expr) -> str:
         name = f"a{len(self.region.axes)}"
@@ -252,8 +260,7 @@ class _Builder:
                 if dim.extent == 1:
                     env[dim.name] = const(0)
                     continue
-                # a matmul sums over an axis of its own: its columns may have the same size
-                name = self.fresh(dim.extent) if is_product_sum(stage) else self.axis(dim.extent, taken)
+                name = self.summed(op, stage, dim.extent) if is_product_sum(stage) else self.axis(dim.extent, taken)
                 taken.add(name)
                 over.append(name)
                 env[dim.name] = sym(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device library type-checks against the twin in both modes and, where one is installed, a toolkit's own headers."""
+"""The device library type-checks against the twin, and against a toolkit's own headers where one is given."""
 
 from __future__ import annotations
 

@@ -173,6 +173,7 @@ class AtenContext(ImportContext, Protocol):
     """
 
     result: TensorType  # the type of the first result, as PyTorch infers it
+    results: Sequence[TensorType]  # the types of all results
 
     def has(self, name: str) -> bool:
         """True if argument `name` exists and is not None."""

@@ -14,6 +14,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, exact_div, expr, floordiv, product, sym
 from gaf.dialects.common.scalar import Arg, Extent, Scalar, call, evaluate
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -56,7 +57,7 @@ class BatchNormOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("BatchNormalization",)
-    ATEN = ("aten._native_batch_norm_legit_no_training.default",)
+    ATEN = ("aten._native_batch_norm_legit_no_training.default", "aten.batch_norm.default")
     GAF = ("batch_norm",)
 
     @classmethod
@@ -108,8 +109,33 @@ class BatchNormOp(GraphOp):
             raise ctx.unsupported("BatchNormalization with spatial=0", expected="statistics per channel")
         return ctx.emit(cls, ctx.operands[:5], epsilon=float(ctx.attr("epsilon", 1e-5)))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        native = ctx.op_type != "aten.batch_norm.default"
+        if ctx.attr("training", False) or not ctx.has("running_mean") or not ctx.has("running_var"):
+            raise ctx.unsupported("batch normalisation in training mode", expected="a module in eval mode")
+        if native and (ctx.used(1) or ctx.used(2)):
+            raise ctx.unsupported("saved statistics of a batch normalisation")
+        mean, variance = ctx.value("running_mean"), ctx.value("running_var")
+        operands = [ctx.value("input"), *aten_affine(ctx), mean, variance]
+        made = ctx.emit(cls, operands, epsilon=float(ctx.attr("eps", 1e-5)))
+        return [made, None, None] if native else made
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("BatchNormalization", inputs, epsilon=self.attrs()["epsilon"])
+
+
+def aten_affine(ctx: AtenContext) -> list[Any]:
+    """Scale and bias of an ATen call; 1 and 0 where they are left out."""
+    from gaf.dialects.graph.ops.create import FullOp
+
+    x = tensor_type(ctx.value("input"))
+    result = []
+    for name, default in (("weight", 1), ("bias", 0)):
+        fill = np.full((), default, x.dtype.numpy)
+        shape = (x.shape[1] if x.rank > 1 else const(1),)
+        result.append(ctx.value(name) if ctx.has(name) else ctx.emit(FullOp, [], shape=shape, value=fill))
+    return result
 
 
 class ChannelGroupNormOp(GraphOp):
@@ -232,6 +258,12 @@ class InstanceNormOp(ChannelGroupNormOp):
     MIN_RANK = 3
     ONNX_ATTRS = {"epsilon": ("epsilon", 1e-5)}
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        if not ctx.attr("use_input_stats", True) or ctx.has("running_mean"):
+            raise ctx.unsupported("instance normalisation with running statistics")
+        return ctx.emit(cls, [ctx.value("input"), *aten_affine(ctx)], epsilon=float(ctx.attr("eps", 1e-5)))
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return export_float(ctx, self.ONNX[0], inputs, self.operand_tensor_types()[0].dtype, super().to_onnx)
 
@@ -243,7 +275,7 @@ class GroupNormOp(ChannelGroupNormOp):
     name = "graph.group_norm"
     num_groups = int_prop()
     ONNX = ("GroupNormalization",)
-    ATEN = ("aten.native_group_norm.default",)
+    ATEN = ("aten.native_group_norm.default", "aten.group_norm.default")
     GAF = ("group_norm",)
 
     @classmethod
@@ -270,6 +302,16 @@ class GroupNormOp(ChannelGroupNormOp):
         return ctx.emit(
             cls, [x, scale, bias], num_groups=int(groups), epsilon=float(ctx.attr("epsilon", 1e-5))
         )
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        native = ctx.op_type == "aten.native_group_norm.default"
+        if native and (ctx.used(1) or ctx.used(2)):
+            raise ctx.unsupported("saved statistics of a group normalisation")
+        groups = int(ctx.attr("group" if native else "num_groups"))
+        operands = [ctx.value("input"), *aten_affine(ctx)]
+        made = ctx.emit(cls, operands, num_groups=groups, epsilon=float(ctx.attr("eps", 1e-5)))
+        return [made, None, None] if native else made
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()

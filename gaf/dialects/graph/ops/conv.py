@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common.index import Expr, const, exact_div, expr
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -24,6 +25,7 @@ from gaf.dialects.graph.contract import (
 from gaf.dialects.graph.meaning import Opaque
 from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish, format_dims, same_dtype
 from gaf.dialects.graph.ops.window import (
+    aten_window,
     check_output,
     check_window,
     output_size,
@@ -156,6 +158,21 @@ class ConvOp(ConvBase):
         groups = int(ctx.attr("group", 1))
         return ctx.emit(cls, operands, strides=strides, pads=pads, dilations=dilations, groups=groups)
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        spatial = ctx.result.rank - 2
+        padding = aten_window(ctx, "padding", spatial, 0)
+        attrs = {
+            "strides": aten_window(ctx, "stride", spatial, 1),
+            "pads": padding + padding,
+            "dilations": aten_window(ctx, "dilation", spatial, 1),
+            "groups": int(ctx.attr("groups", 1)),
+        }
+        if ctx.attr("transposed", False):
+            extra = aten_window(ctx, "output_padding", spatial, 0)
+            return ctx.emit(ConvTransposeOp, ctx.operands, output_padding=extra, **attrs)
+        return ctx.emit(cls, ctx.operands, **attrs)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
         lists = {k: list(attrs[k]) for k in ("strides", "pads", "dilations")}
@@ -179,7 +196,6 @@ class ConvTransposeOp(ConvBase):
     name = "graph.conv_transpose"
     output_padding = ints_prop()
     ONNX = ("ConvTranspose",)
-    ATEN = ("aten.conv_transpose2d.input",)
     GAF = ("conv_transpose",)
 
     @classmethod

@@ -16,6 +16,7 @@ from gaf.dialects.common.attributes import ArrayAttr
 from gaf.dialects.common.index import DIMS, ceildiv, expr, maximum
 from gaf.dialects.common.scalar import Arg, Const, Coord, call, cast
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -35,6 +36,7 @@ from gaf.dialects.graph.ops.common import (
     dim_list,
     finish,
     format_dims,
+    number,
     same_dtype,
     scalar_constant,
     scalar_dim,
@@ -61,7 +63,12 @@ class FullOp(CreationOp):
     shape = dims_prop()
     value = prop_def(ArrayAttr)
     ONNX = ("ConstantOfShape",)
-    ATEN = ("aten.full.default",)
+    ATEN = (
+        *(f"aten.{name}.default" for name in ("full", "full_like", "new_full", "scalar_tensor")),
+        *(f"aten.{fill}{kind}.default" for fill in ("zeros", "ones") for kind in ("", "_like")),
+        *("aten.new_zeros.default", "aten.new_ones.default", "aten.empty.memory_format"),
+        *("aten.empty_like.default", "aten.new_empty.default"),
+    )
     GAF = ("full",)
 
     @classmethod
@@ -89,6 +96,14 @@ class FullOp(CreationOp):
         value = np.asarray(ctx.attr("value", np.zeros(1, np.float32)))
         return ctx.emit(cls, [], shape=dim_list(ctx, 0, "the shape"), value=value.reshape(-1)[:1].reshape(()))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        fill = ctx.attr("fill_value", ctx.attr("s", 1 if "ones" in ctx.op_type else 0))
+        if not isinstance(fill, bool | int | float):
+            raise ctx.unsupported("a fill value computed at run time", expected="a number", got=fill)
+        value = number(fill, ctx.result.dtype)
+        return ctx.emit(cls, [], shape=ctx.result.shape, value=value)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         from onnx import numpy_helper
 
@@ -105,7 +120,7 @@ class RangeOp(CreationOp):
     delta = operand_def(TensorType)
     count = dims_prop()
     ONNX = ("Range",)
-    ATEN = ("aten.arange.start_step",)
+    ATEN = ("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
     GAF = ("range",)
 
     @classmethod
@@ -155,6 +170,13 @@ class RangeOp(CreationOp):
             count = maximum(ceildiv(distance, abs(step), DIMS), 0, DIMS)
         return ctx.emit(cls, [ctx.operands[0], ctx.operands[2]], count=(count,))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        start, step, dtype = ctx.attr("start", 0), ctx.attr("step", 1), ctx.result.dtype
+        if not isinstance(start, int | float) or not isinstance(step, int | float):
+            raise ctx.unsupported("a range with a symbolic start or step", expected="numbers", got=start)
+        return ctx.emit(cls, [ctx.number(start, dtype), ctx.number(step, dtype)], count=ctx.result.shape)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         # ONNX gives the limit: start + count * delta would round for floats, so index an integer range.
         (r,) = self.result_tensor_types()
@@ -176,7 +198,7 @@ class EyeOp(CreationOp):
     k = int_prop()
     dtype = dtype_prop()
     ONNX = ("EyeLike",)
-    ATEN = ("aten.eye.m",)
+    ATEN = ("aten.eye.m", "aten.eye.default")
     GAF = ("eye",)
 
     @classmethod
@@ -203,6 +225,10 @@ class EyeOp(CreationOp):
         code = ctx.attr("dtype")
         dtype = like.dtype if code is None else dt.of_onnx(int(code))
         return ctx.emit(cls, [], shape=like.shape, k=int(ctx.attr("k", 0)), dtype=dtype)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return ctx.emit(cls, [], shape=ctx.result.shape, k=0, dtype=ctx.result.dtype)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs, (r,) = self.attrs(), self.result_tensor_types()
@@ -249,6 +275,13 @@ class TriluOp(GraphOp):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         k = scalar_constant(ctx, 1, "k")
         return ctx.emit(cls, ctx.operands[:1], upper=bool(ctx.attr("upper", 1)), k=int(k or 0))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        k = ctx.attr("diagonal", 0)
+        if not isinstance(k, int):
+            raise ctx.unsupported("a symbolic diagonal", expected="a number", got=k)
+        return ctx.emit(cls, ctx.operands[:1], upper=ctx.op_type == "aten.triu.default", k=k)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()

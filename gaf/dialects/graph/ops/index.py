@@ -14,6 +14,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, expr, mod, read, sym
 from gaf.dialects.common.scalar import Arg, Coord, Extent, call
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -40,7 +41,7 @@ from gaf.dialects.graph.ops.common import (
     scalar_dim,
     unknown_size,
 )
-from gaf.dialects.graph.ops.shape import SqueezeOp
+from gaf.dialects.graph.ops.shape import SqueezeOp, expanded
 from gaf.dialects.graph.ops.slice import sliced
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError, UnsupportedError
@@ -145,6 +146,16 @@ class GatherOp(GatherBase):
             return ctx.emit(SqueezeOp, [part], axes=(axis,)) if known.ndim == 0 else part
         return ctx.emit(cls, [x, indices], axis=axis, wrap=may_be_negative(ctx, 1))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        if ctx.op_type == "aten.embedding.default":
+            x, indices, axis = ctx.value("weight"), ctx.value("indices"), 0
+        else:
+            x, indices = ctx.value("self"), ctx.value("index")
+            axis = norm_axis(int(ctx.attr("dim")), tensor_type(x).rank, ctx.op_type)
+        # PyTorch refuses negative positions here
+        return ctx.emit(cls, [x, indices], axis=axis, wrap=False)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("Gather", inputs, axis=self.attrs()["axis"])
 
@@ -194,6 +205,12 @@ class GatherElementsOp(GatherBase):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         axis = norm_axis(int(ctx.attr("axis", 0)), tensor_type(ctx.operands[0]).rank, ctx.op_type)
         return ctx.emit(cls, ctx.operands[:2], axis=axis, wrap=may_be_negative(ctx, 1))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.value("self")
+        axis = norm_axis(int(ctx.attr("dim")), tensor_type(x).rank, ctx.op_type)
+        return ctx.emit(cls, [x, ctx.value("index")], axis=axis, wrap=False)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("GatherElements", inputs, axis=self.attrs()["axis"])
@@ -333,7 +350,12 @@ class ScatterElementsOp(ScatterBase):
     name = "graph.scatter_elements"
     axis = int_prop()
     ONNX = ("ScatterElements", "Scatter")
-    ATEN = ("aten.scatter.src", "aten.scatter_add.default", "aten.scatter_reduce.two")
+    ATEN = (
+        "aten.scatter.src",
+        "aten.scatter.value",
+        "aten.scatter_add.default",
+        "aten.scatter_reduce.two",
+    )
     GAF = ("scatter_elements",)
 
     @classmethod
@@ -361,6 +383,23 @@ class ScatterElementsOp(ScatterBase):
         axis = norm_axis(int(ctx.attr("axis", 0)), tensor_type(ctx.operands[0]).rank, ctx.op_type)
         return ctx.emit(cls, ctx.operands[:3], axis=axis, reduction=cls.imported_reduction(ctx))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x, indices = ctx.value("self"), ctx.value("index")
+        axis = norm_axis(int(ctx.attr("dim")), tensor_type(x).rank, ctx.op_type)
+        shape, dtype = tensor_type(indices).shape, ctx.result.dtype
+        if ctx.op_type == "aten.scatter.value":
+            updates = expanded(ctx, ctx.value("value", dtype), shape)
+        else:  # the source may be larger than the indices: its front is used
+            updates = sliced(ctx, ctx.value("src"), {i: (const(0), d, 1) for i, d in enumerate(shape)})
+        reduction = "add" if ctx.op_type == "aten.scatter_add.default" else "none"
+        if ctx.op_type == "aten.scatter_reduce.two":
+            known = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+            reduction = known.get(ctx.attr("reduce"), "")
+            if not reduction or not ctx.attr("include_self", True):
+                raise ctx.unsupported("this scatter_reduce", got=ctx.attr("reduce"))
+        return ctx.emit(cls, [x, indices, updates], axis=axis, reduction=reduction)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("ScatterElements", inputs, axis=self.attrs()["axis"], **self.reduction_attribute(ctx))
 
@@ -371,7 +410,6 @@ class ScatterNDOp(ScatterBase):
 
     name = "graph.scatter_nd"
     ONNX = ("ScatterND",)
-    ATEN = ("aten.index_put.default",)
     GAF = ("scatter_nd",)
 
     @classmethod
@@ -496,7 +534,6 @@ class NonZeroOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("NonZero",)
-    ATEN = ("aten.nonzero.default",)
     GAF = ("nonzero",)
 
     @classmethod

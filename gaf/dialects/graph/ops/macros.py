@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gaf.dialects.common.index import const, exact_div, expr, product
-from gaf.dialects.graph.contract import ImportContext, tensor_type
+from gaf.dialects.graph.contract import AtenContext, ImportContext, tensor_type
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
 from gaf.dialects.graph.ops.create import FullOp
-from gaf.dialects.graph.ops.matmul import MatMulOp
+from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
@@ -31,15 +31,27 @@ class Expansion:
         """Emit ops for an ONNX node; returns its result or the list of its results."""
         raise NotImplementedError(cls.__name__)
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        """Emit ops for an ATen call; returns its result or the list of its results."""
+        raise NotImplementedError(cls.__name__)
+
 
 class Identity(Expansion):
     """The operand itself."""
 
     ONNX = ("Identity",)
-    ATEN = ("aten.alias.default", "aten.clone.default", "aten.detach.default")
+    ATEN = tuple(
+        f"aten.{name}.default"
+        for name in ("alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "positive")
+    )
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
+        return ctx.operands[0]
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
         return ctx.operands[0]
 
 
@@ -65,7 +77,10 @@ class Clip(Expansion):
     """min(max(x, low), high); either bound may be left out."""
 
     ONNX = ("Clip",)
-    ATEN = ("aten.clamp.default", "aten.clamp.Tensor")
+    ATEN = (
+        *("aten.clamp.default", "aten.clamp.Tensor", "aten.clamp_min.default", "aten.clamp_min.Tensor"),
+        *("aten.clamp_max.default", "aten.clamp_max.Tensor", "aten.hardtanh.default"),
+    )
     GAF = ("clip",)
 
     @classmethod
@@ -86,6 +101,16 @@ class Clip(Expansion):
                 if tensor_type(bound).rank > tensor_type(x).rank:
                     bound = ctx.emit(ReshapeOp, [bound], shape=())
                 x = ctx.emit(op, [x, bound])
+        return x
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        hardtanh = ctx.op_type == "aten.hardtanh.default"
+        x = ctx.value("self", ctx.result.dtype)
+        for name, op in (("min", MaxOp), ("max", MinOp)):
+            name += "_val" if hardtanh else ""
+            if ctx.has(name):
+                x = ctx.emit(op, [x, ctx.value(name, ctx.result.dtype)])
         return x
 
 
@@ -123,7 +148,7 @@ class Gemm(Expansion):
     """alpha * A' B' + beta * C, where ' transposes on request; factors of 1 vanish."""
 
     ONNX = ("Gemm",)
-    ATEN = ("aten.addmm.default", "aten.linear.default")
+    ATEN = ("aten.addmm.default", "aten.linear.default", "aten.baddbmm.default", "aten.addmv.default")
     GAF = ("linear",)
 
     @classmethod
@@ -143,6 +168,19 @@ class Gemm(Expansion):
         return ctx.emit(AddOp, [result, cls.scaled(ctx, c, float(ctx.attr("beta", 1.0)))])
 
     @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        if ctx.op_type == "aten.linear.default":
+            weight = ctx.value("weight")
+            weight = ctx.emit(TransposeOp, [weight], perm=(1, 0)) if tensor_type(weight).rank == 2 else weight
+            result = matmul(ctx, ctx.value("input"), weight)
+            return ctx.emit(AddOp, [result, ctx.value("bias")]) if ctx.has("bias") else result
+        added, a, b = ctx.operands[:3]
+        beta = float(ctx.attr("beta", 1))
+        result = cls.scaled(ctx, matmul(ctx, a, b), float(ctx.attr("alpha", 1)))
+        # with beta 0 not even a NaN of the addend counts
+        return result if beta == 0.0 else ctx.emit(AddOp, [result, cls.scaled(ctx, added, beta)])
+
+    @classmethod
     def scaled(cls, ctx: ImportContext, x: Any, factor: float) -> Any:
         """x times a constant; x itself for 1. Raises UnsupportedError for fractions of integers."""
         if factor == 1.0:
@@ -159,7 +197,10 @@ class Split(Expansion):
     """Parts of an operand along one axis: each is a slice."""
 
     ONNX = ("Split",)
-    ATEN = ("aten.split_with_sizes.default", "aten.split.Tensor")
+    ATEN = tuple(
+        f"aten.{name}"
+        for name in ("split_with_sizes.default", "split.Tensor", "split.sizes", "chunk.default")
+    )
     GAF = ("split",)
 
     @classmethod
@@ -187,6 +228,12 @@ class Split(Expansion):
                 got=", ".join(map(str, sizes)),
             )
         return split(ctx, x, axis, sizes)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        axis = norm_axis(int(ctx.attr("dim", 0)), tensor_type(x).rank, ctx.op_type)
+        return split(ctx, x, axis, [type_.shape[axis] for type_ in ctx.results])
 
 
 class GlobalPool(Expansion):
@@ -243,6 +290,16 @@ class DepthToSpace(Expansion):
         x = ctx.emit(TransposeOp, [ctx.emit(ReshapeOp, [x], shape=inner)], perm=perm)
         return ctx.emit(ReshapeOp, [x], shape=(n, depth, h * block, w * block))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x, block = ctx.operands[0], int(ctx.attr("upscale_factor"))
+        *batch, depth, height, width = ctx.result.shape
+        rank = len(batch)
+        rows, columns = tensor_type(x).shape[-2:]
+        x = ctx.emit(ReshapeOp, [x], shape=(*batch, depth, block, block, rows, columns))
+        perm = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
+        return ctx.emit(ReshapeOp, [ctx.emit(TransposeOp, [x], perm=perm)], shape=(*batch, depth, height, width))
+
 
 class SpaceToDepth(Expansion):
     """Blocks of the spatial dims moved into channels."""
@@ -266,6 +323,15 @@ class SpaceToDepth(Expansion):
         depth_last = ctx.attr("mode", "DCR") == "CRD"
         x = ctx.emit(TransposeOp, [x], perm=(0, 1, 3, 5, 2, 4) if depth_last else (0, 3, 5, 1, 2, 4))
         return ctx.emit(ReshapeOp, [x], shape=(n, product([c, block, block]), rows, columns))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x, block = ctx.operands[0], int(ctx.attr("downscale_factor"))
+        *batch, depth, rows, columns = ctx.result.shape
+        rank, channels = len(batch), tensor_type(x).shape[-3]
+        x = ctx.emit(ReshapeOp, [x], shape=(*batch, channels, rows, block, columns, block))
+        perm = (*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
+        return ctx.emit(ReshapeOp, [ctx.emit(TransposeOp, [x], perm=perm)], shape=(*batch, depth, rows, columns))
 
 
 def _block_size(ctx: ImportContext) -> int:

@@ -12,7 +12,14 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common.index import expr, sym
 from gaf.dialects.common.scalar import Arg
-from gaf.dialects.graph.contract import GraphOp, ImportContext, broadcast_shapes, graph_op, tensor_type
+from gaf.dialects.graph.contract import (
+    AtenContext,
+    GraphOp,
+    ImportContext,
+    broadcast_shapes,
+    graph_op,
+    tensor_type,
+)
 from gaf.dialects.graph.meaning import Dim, Meaning, Read, Stage, broadcast_index, result_dims
 from gaf.dialects.graph.ops.common import (
     NUMERIC,
@@ -41,7 +48,13 @@ class MatMulOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("MatMul",)
-    ATEN = ("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
+    ATEN = (
+        "aten.mm.default",
+        "aten.bmm.default",
+        "aten.matmul.default",
+        "aten.mv.default",
+        "aten.dot.default",
+    )
     GAF = ("matmul",)
 
     @classmethod
@@ -87,6 +100,11 @@ class MatMulOp(GraphOp):
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         return matmul(ctx, ctx.operands[0], ctx.operands[1])
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        a, b = (ctx.cast(o, ctx.result.dtype) for o in ctx.operands[:2])
+        return matmul(ctx, a, b)
 
 
 def matmul(ctx: ImportContext, a: Any, b: Any) -> Any:

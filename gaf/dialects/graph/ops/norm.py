@@ -14,6 +14,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import product
 from gaf.dialects.common.scalar import Arg, Extent, call
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -71,6 +72,17 @@ class RowNormOp(GraphOp):
                 got=format_dims(parameter.shape),
             )
 
+    @classmethod
+    def aten_row_norm(cls, ctx: AtenContext) -> tuple[list[Any], int]:
+        """(x, scale and bias of an ATen call, the first normalised axis); a scale left out is 1."""
+        from gaf.dialects.graph.ops.create import FullOp
+
+        x, shape = ctx.value("input"), ctx.dim_args("normalized_shape")
+        one = np.ones((), tensor_type(x).dtype.numpy)
+        scale = ctx.value("weight") if ctx.has("weight") else ctx.emit(FullOp, [], shape=shape, value=one)
+        bias = [ctx.value("bias")] if ctx.has("bias") else []
+        return [x, scale, *bias], tensor_type(x).rank - len(shape)
+
     def axes(self) -> tuple[int, ...]:
         """The normalised axes, counted from the front."""
         rank = self.operand_tensor_types()[0].rank
@@ -94,7 +106,7 @@ class LayerNormOp(RowNormOp):
     statistics = var_result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("LayerNormalization",)
-    ATEN = ("aten.native_layer_norm.default",)
+    ATEN = ("aten.native_layer_norm.default", "aten.layer_norm.default")
     GAF = ("layer_norm",)
 
     @classmethod
@@ -155,6 +167,16 @@ class LayerNormOp(RowNormOp):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         return _import_row_norm(cls, ctx, stash=ctx.num_outputs > 1)
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        operands, axis = cls.aten_row_norm(ctx)
+        native = ctx.op_type == "aten.native_layer_norm.default"
+        stash = native and (ctx.used(1) or ctx.used(2))
+        made = ctx.emit(cls, operands, axis=axis, epsilon=float(ctx.attr("eps", 1e-5)), stash=stash)
+        if not native:
+            return made
+        return [made[0], *(ctx.cast(s, ctx.result.dtype) for s in made[1:])] if stash else [made, None, None]
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
         names = ctx.node(
@@ -185,7 +207,7 @@ class RMSNormOp(RowNormOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("RMSNormalization", "SimplifiedLayerNormalization")
-    ATEN = ("aten.rms_norm.default",)
+    ATEN = ("aten.rms_norm.default", "aten._fused_rms_norm.default")
     GAF = ("rms_norm",)
 
     @classmethod
@@ -227,6 +249,16 @@ class RMSNormOp(RowNormOp):
         if ctx.op_type == "SimplifiedLayerNormalization" and ctx.num_outputs > 1:
             raise ctx.unsupported("the second output of SimplifiedLayerNormalization")
         return _import_row_norm(cls, ctx)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        if ctx.op_type == "aten._fused_rms_norm.default" and ctx.used(1):
+            raise ctx.unsupported("the second result of _fused_rms_norm")
+        operands, axis = cls.aten_row_norm(ctx)
+        dtype = ctx.result.dtype
+        epsilon = float(ctx.attr("eps", dtype.eps))  # PyTorch's default is the type's own
+        made = ctx.emit(cls, operands, axis=axis, epsilon=epsilon)
+        return [made, None] if ctx.op_type == "aten._fused_rms_norm.default" else made
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs, axes, dtype = self.attrs(), self.axes(), self.operand_tensor_types()[0].dtype

@@ -12,6 +12,7 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common.index import expr
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -22,7 +23,9 @@ from gaf.dialects.graph.contract import (
 )
 from gaf.dialects.graph.meaning import Opaque
 from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish, format_dims
+from gaf.dialects.graph.ops.shape import SqueezeOp, UnsqueezeOp
 from gaf.dialects.graph.ops.window import (
+    aten_window,
     check_output,
     check_window,
     output_size,
@@ -113,6 +116,24 @@ class PoolOp(GraphOp):
         window = {"kernel": tuple(kernel), "strides": strides, "pads": pads, "dilations": dilations}
         return {**window, "ceil_mode": bool(ctx.attr("ceil_mode", 0))}
 
+    @classmethod
+    def aten_pool(cls, ctx: AtenContext, spatial: int, **extra: Any) -> Any:
+        """Emit the pool of an ATen call; an operand without batch dim gets one for the time being."""
+        x = ctx.operands[0]
+        batched = tensor_type(x).rank == spatial + 2
+        kernel = aten_window(ctx, "kernel_size", spatial, 1)
+        padding = aten_window(ctx, "padding", spatial, 0)
+        attrs = {
+            "kernel": kernel,
+            "strides": aten_window(ctx, "stride", spatial, 0) if ctx.attr("stride") else kernel,
+            "pads": padding + padding,
+            "dilations": aten_window(ctx, "dilation", spatial, 1),
+            "ceil_mode": bool(ctx.attr("ceil_mode", False)),
+        }
+        x = x if batched else ctx.emit(UnsqueezeOp, [x], axes=(0,))
+        made = ctx.emit(cls, [x], **attrs, **extra)
+        return made if batched else ctx.emit(SqueezeOp, [made], axes=(0,))
+
     def exported(self, ctx: ExportContext) -> dict[str, Any]:
         """ONNX attributes that all pools share.
 
@@ -149,7 +170,7 @@ class MaxPoolOp(PoolOp):
 
     name = "graph.max_pool"
     ONNX = ("MaxPool",)
-    ATEN = ("aten.max_pool2d.default",)
+    ATEN = tuple(f"aten.max_pool{n}d{kind}.default" for n in (1, 2, 3) for kind in ("", "_with_indices"))
     GAF = ("max_pool",)
     KINDS = ("float", "int", "uint")
 
@@ -167,6 +188,14 @@ class MaxPoolOp(PoolOp):
                 "the positions that MaxPool can return", expected="one output", got=ctx.num_outputs
             )
         return ctx.emit(cls, ctx.operands[:1], **cls.imported(ctx))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        indices = "_with_indices" in ctx.op_type
+        if indices and ctx.used(1):
+            raise ctx.unsupported("the positions that max_pool can return")
+        made = cls.aten_pool(ctx, int(ctx.op_type[len("aten.max_pool")]))
+        return [made, None] if indices else made
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         window = {"dilations": list(self.attrs()["dilations"]), **self.exported(ctx)}
@@ -186,7 +215,7 @@ class AveragePoolOp(PoolOp):
     name = "graph.average_pool"
     count_include_pad = bool_prop()
     ONNX = ("AveragePool",)
-    ATEN = ("aten.avg_pool2d.default",)
+    ATEN = ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
     GAF = ("average_pool",)
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -214,6 +243,13 @@ class AveragePoolOp(PoolOp):
     def from_onnx(cls, ctx: ImportContext) -> Any:
         include = bool(ctx.attr("count_include_pad", 0))
         return ctx.emit(cls, ctx.operands[:1], count_include_pad=include, **cls.imported(ctx))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        if ctx.has("divisor_override"):
+            raise ctx.unsupported("an average pool with a divisor of its own")
+        include = bool(ctx.attr("count_include_pad", True))
+        return cls.aten_pool(ctx, int(ctx.op_type[len("aten.avg_pool")]), count_include_pad=include)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()

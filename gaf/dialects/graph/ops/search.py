@@ -13,6 +13,7 @@ from xdsl.traits import Pure
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import expr
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -33,6 +34,7 @@ from gaf.dialects.graph.ops.common import (
     scalar_constant,
 )
 from gaf.dialects.graph.ops.reduce import reduced_shape
+from gaf.dialects.graph.ops.shape import reshaped
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
 
@@ -80,6 +82,17 @@ class ArgReduceOp(GraphOp):
             "select_last": bool(ctx.attr("select_last_index", 0)),
         }
         return ctx.emit(cls, ctx.operands[:1], axis=axis, **flags)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x, dim = ctx.operands[0], ctx.attr("dim")
+        if dim is not None:
+            axis = norm_axis(int(dim), tensor_type(x).rank, ctx.op_type)
+            keepdims = bool(ctx.attr("keepdim", False))
+            return ctx.emit(cls, [x], axis=axis, keepdims=keepdims, select_last=False)
+        flat = reshaped(ctx, x, (tensor_type(x).num_elements(),))
+        found = ctx.emit(cls, [flat], axis=0, keepdims=False, select_last=False)
+        return reshaped(ctx, found, ctx.result.shape)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
@@ -160,6 +173,12 @@ class CumSumOp(GraphOp):
             **flags,
         )
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.cast(ctx.operands[0], ctx.result.dtype)
+        axis = norm_axis(int(ctx.attr("dim")), tensor_type(x).rank, ctx.op_type)
+        return ctx.emit(cls, [x], axis=axis, exclusive=False, reverse=False)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
         flags = {"exclusive": int(attrs["exclusive"]), "reverse": int(attrs["reverse"])}
@@ -223,6 +242,12 @@ class TopKOp(GraphOp):
         k = (expr(int(ctx.attr("k"))),) if ctx.attr("k") is not None else dim_list(ctx, 1, "k")
         axis = norm_axis(int(ctx.attr("axis", -1)), tensor_type(ctx.operands[0]).rank, "TopK")
         return ctx.emit(cls, ctx.operands[:1], k=k, axis=axis, largest=bool(ctx.attr("largest", 1)))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        axis = norm_axis(int(ctx.attr("dim", -1)), tensor_type(x).rank, ctx.op_type)
+        return ctx.emit(cls, [x], k=ctx.dim_args("k"), axis=axis, largest=bool(ctx.attr("largest", True)))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()

@@ -12,6 +12,7 @@ from xdsl.traits import Pure
 
 from gaf.dialects.common.index import Expr, Ranges, const, exact_div, expr, floordiv, mod, product, sym
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -117,7 +118,7 @@ class ReshapeOp(ViewOp):
     name = "graph.reshape"
     shape = dims_prop()
     ONNX = ("Reshape", "Flatten")
-    ATEN = ("aten.view.default", "aten.reshape.default")
+    ATEN = ("aten.view.default", "aten.reshape.default", "aten._unsafe_view.default")
     GAF = ("reshape",)
 
     @classmethod
@@ -169,6 +170,10 @@ class ReshapeOp(ViewOp):
             )
             target = resolve_shape(source, wanted, bool(ctx.attr("allowzero", 0)))
         return reshaped(ctx, x, target)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return reshaped(ctx, ctx.operands[0], ctx.result.shape)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         shape = self.attrs()["shape"]
@@ -226,7 +231,7 @@ class SqueezeOp(ViewOp):
     name = "graph.squeeze"
     axes = ints_prop()
     ONNX = ("Squeeze",)
-    ATEN = ("aten.squeeze.dims",)
+    ATEN = ("aten.squeeze.dims", "aten.squeeze.dim", "aten.squeeze.default")
     GAF = ("squeeze",)
 
     @classmethod
@@ -259,6 +264,15 @@ class SqueezeOp(ViewOp):
         if axes is None:
             axes = tuple(i for i, d in enumerate(type_.shape) if d == 1)
         axes = norm_axes(axes, type_.rank, "Squeeze")
+        return ctx.emit(cls, [x], axes=axes) if axes else x
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        shape, dims = tensor_type(x).shape, ctx.attr("dim")
+        wanted = range(len(shape)) if dims is None else dims if isinstance(dims, list | tuple) else (dims,)
+        axes = tuple(sorted({d % max(len(shape), 1) for d in wanted}))
+        axes = tuple(a for a in axes if a < len(shape) and shape[a] == 1)  # others stay
         return ctx.emit(cls, [x], axes=axes) if axes else x
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
@@ -308,6 +322,11 @@ class UnsqueezeOp(ViewOp):
             return x
         return ctx.emit(cls, [x], axes=norm_axes(axes, tensor_type(x).rank + len(axes), "Unsqueeze"))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        return ctx.emit(cls, [x], axes=norm_axes([ctx.attr("dim")], tensor_type(x).rank + 1, ctx.op_type))
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("Unsqueeze", [inputs[0], ctx.constant(np.asarray(self._axes(), np.int64))])
 
@@ -319,7 +338,7 @@ class TransposeOp(ViewOp):
     name = "graph.transpose"
     perm = ints_prop()
     ONNX = ("Transpose",)
-    ATEN = ("aten.permute.default",)
+    ATEN = ("aten.permute.default", "aten.transpose.int", "aten.t.default")
     GAF = ("transpose",)
 
     @classmethod
@@ -347,6 +366,18 @@ class TransposeOp(ViewOp):
         perm = ctx.attr("perm")
         perm = tuple(range(rank - 1, -1, -1)) if perm is None else tuple(int(p) for p in perm)
         return x if perm == tuple(range(rank)) else ctx.emit(cls, [x], perm=perm)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        rank = tensor_type(x).rank
+        perm = list(range(rank))
+        if ctx.op_type == "aten.permute.default":
+            perm = [d % rank for d in ctx.attr("dims")]
+        elif rank >= 2:  # below, both others change nothing
+            a, b = (0, 1) if ctx.op_type == "aten.t.default" else (ctx.attr("dim0"), ctx.attr("dim1"))
+            perm[a], perm[b] = perm[b], perm[a]
+        return x if perm == list(range(rank)) else ctx.emit(cls, [x], perm=tuple(perm))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         perm = self.attrs()["perm"]
@@ -391,6 +422,10 @@ class ExpandOp(ViewOp):
         x = ctx.operands[0]
         shape = broadcast_shapes([tensor_type(x).shape, dim_list(ctx, 1, "the shape")], "Expand")
         return expanded(ctx, x, shape)
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        return expanded(ctx, ctx.operands[0], ctx.result.shape)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("Expand", [inputs[0], ctx.dims(self.attrs()["shape"])])
@@ -441,6 +476,13 @@ class TileOp(ViewOp):
         x, repeats = ctx.operands[0], dim_list(ctx, 1, "the repeat counts")
         return x if all(r == 1 for r in repeats) else ctx.emit(cls, [x], repeats=repeats)
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x, repeats = ctx.operands[0], ctx.dim_args("repeats")
+        new = len(repeats) - tensor_type(x).rank
+        x = ctx.emit(UnsqueezeOp, [x], axes=tuple(range(new))) if new else x
+        return x if all(r == 1 for r in repeats) else ctx.emit(cls, [x], repeats=repeats)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("Tile", [inputs[0], ctx.dims(self.attrs()["repeats"])])
 
@@ -458,6 +500,12 @@ class FlipOp(ViewOp):
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
         norm_axes(attrs["axes"], operands[0].rank, cls.name)
         return [operands[0]]
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        axes = norm_axes(ctx.attr("dims"), tensor_type(x).rank, ctx.op_type)
+        return ctx.emit(cls, [x], axes=axes) if axes else x
 
     def _axes(self) -> tuple[int, ...]:
         return norm_axes(self.attrs()["axes"], self._types()[0].rank, self.name)

@@ -26,6 +26,7 @@ from gaf.dialects.common.index import (
     sym,
 )
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -147,6 +148,17 @@ class SliceOp(ViewOp):
         window = {a: slice_window(ctx, shape[a], s, e, step) for a, s, e, step in zip(axes, *bounds, steps)}
         return sliced(ctx, x, window)
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        shape = tensor_type(x).shape
+        axis = norm_axis(int(ctx.attr("dim", 0)), len(shape), ctx.op_type)
+        start, end = expr(ctx.attr("start", 0)), expr(ctx.attr("end", FAR))
+        step = expr(ctx.attr("step", 1)).as_int()
+        if not step:
+            raise ctx.unsupported("a slice with a symbolic step")
+        return sliced(ctx, x, {axis: slice_window(ctx, shape[axis], start, end, step)})
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs, x = self.attrs(), self._types()[0]
         axes, starts, ends, steps = [], [], [], []
@@ -233,7 +245,7 @@ class ConcatOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("Concat",)
-    ATEN = ("aten.cat.default",)
+    ATEN = ("aten.cat.default", "aten.concatenate.default", "aten.concat.default")
     GAF = ("concat",)
     IS_VIEW = True
 
@@ -285,6 +297,15 @@ class ConcatOp(GraphOp):
             return operands[0]
         return ctx.emit(cls, operands, axis=norm_axis(int(axis), tensor_type(operands[0]).rank, "Concat"))
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        rank = ctx.result.rank
+        # PyTorch lets empty vectors stand beside tensors of any rank
+        parts = [p for p in ctx.values("tensors", ctx.result.dtype) if tensor_type(p).rank == rank]
+        if len(parts) == 1:
+            return parts[0]
+        return ctx.emit(cls, parts, axis=norm_axis(int(ctx.attr("dim", 0)), rank, ctx.op_type))
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("Concat", inputs, axis=self.attrs()["axis"])
 
@@ -325,7 +346,10 @@ class PadOp(ViewOp):
     mode = str_prop()
     value = float_prop()
     ONNX = ("Pad",)
-    ATEN = ("aten.constant_pad_nd.default",)
+    ATEN = (
+        "aten.constant_pad_nd.default",
+        *(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)),
+    )
     GAF = ("pad",)
 
     @classmethod
@@ -437,6 +461,22 @@ class PadOp(ViewOp):
             return x
         mode = ctx.attr("mode", "constant")
         return ctx.emit(cls, [x], before=before, after=after, mode=mode, value=float(value or 0.0))
+
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.operands[0]
+        rank = tensor_type(x).rank
+        name = "pad" if ctx.op_type == "aten.constant_pad_nd.default" else "padding"
+        pads = ctx.dim_args(name)
+        before, after = [const(0)] * rank, [const(0)] * rank
+        for i in range(len(pads) // 2):  # the last dim comes first
+            before[rank - 1 - i], after[rank - 1 - i] = pads[2 * i], pads[2 * i + 1]
+        if all(p == 0 for p in pads):
+            return x
+        kind = ctx.op_type.removeprefix("aten.").partition("_")[0]
+        mode = {"constant": "constant", "reflection": "reflect", "replication": "edge"}[kind]
+        value = float(ctx.attr("value", 0)) if mode == "constant" else 0.0
+        return ctx.emit(cls, [x], before=before, after=after, mode=mode, value=value)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs, x = self.attrs(), self._types()[0]

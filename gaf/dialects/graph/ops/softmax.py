@@ -14,6 +14,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.dialects.common.scalar import Arg, Scalar, call
 from gaf.dialects.graph.contract import (
+    AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
@@ -85,6 +86,13 @@ class SoftmaxBase(GraphOp):
         axes = (axis,) if ctx.opset >= 13 else tuple(range(axis, rank))
         return ctx.emit(cls, ctx.operands[:1], axes=axes if rank else ())
 
+    @classmethod
+    def from_aten(cls, ctx: AtenContext) -> Any:
+        x = ctx.cast(ctx.operands[0], ctx.result.dtype)
+        rank = tensor_type(x).rank
+        axes = (norm_axis(int(ctx.attr("dim")), rank, ctx.op_type),) if rank else ()
+        return ctx.emit(cls, [x], axes=axes)
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         axes = self.resolved_axes()
         if len(axes) == 1:
@@ -121,7 +129,7 @@ class SoftmaxOp(SoftmaxBase):
 
     name = "graph.softmax"
     ONNX = ("Softmax",)
-    ATEN = ("aten._softmax.default",)
+    ATEN = ("aten._softmax.default", "aten.softmax.int")
     GAF = ("softmax",)
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -150,7 +158,7 @@ class LogSoftmaxOp(SoftmaxBase):
 
     name = "graph.log_softmax"
     ONNX = ("LogSoftmax",)
-    ATEN = ("aten._log_softmax.default",)
+    ATEN = ("aten._log_softmax.default", "aten.log_softmax.int")
     GAF = ("log_softmax",)
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:

@@ -20,7 +20,7 @@ from gaf.dialects.common.index import (
     maximum,
     minimum,
 )
-from gaf.dialects.graph.contract import ImportContext
+from gaf.dialects.graph.contract import AtenContext, ImportContext
 from gaf.errors import InvalidInputError
 
 
@@ -49,6 +49,17 @@ def window_attributes(ctx: ImportContext, spatial: int) -> tuple[tuple[int, ...]
     """(strides, dilations) of a node; 1 where left out."""
     ones = (1,) * spatial
     return tuple(ctx.attr("strides", ones)), tuple(ctx.attr("dilations", ones))
+
+
+def aten_window(ctx: AtenContext, name: str, spatial: int, default: int) -> tuple[int, ...]:
+    """A window argument of an ATen call, one number a spatial dim; a single number stands for all of them."""
+    value = ctx.attr(name)
+    numbers = tuple(value) if isinstance(value, list | tuple) else () if value is None else (value,)
+    numbers = numbers or (default,)
+    numbers = numbers * spatial if len(numbers) == 1 else numbers
+    if len(numbers) != spatial or not all(isinstance(n, int) for n in numbers):
+        raise ctx.unsupported(f"'{name}' of this form", expected=f"{spatial} numbers", got=value)
+    return numbers
 
 
 def resolve_pads(
