@@ -21,7 +21,11 @@ from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
 from gaf.dialects.tile.structure import KernelOp as TileKernelOp
 from gaf.errors import InternalError, UnsupportedError
-from gaf.fusion.search import Decision
+from gaf.fusion.candidates import Candidate
+from gaf.fusion.exact import SearchReport
+from gaf.fusion.names import node_name
+from gaf.fusion.search import Decision, FusionPlan
+from gaf.fusion.declared import declared_rules
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
 from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, run_pipeline, tile_pipeline
@@ -47,6 +51,14 @@ class FusedModel:
     kernels: list[Kernel]
     decisions: list[Decision]
     seconds: dict[str, float] = field(default_factory=dict)
+    candidates: list[Candidate] = field(default_factory=list)
+    """Groups of two computing ops or more that fusion joined, or priced and left apart, by gain."""
+    search: SearchReport | None = None
+    """Modelled cost of the plan, its lower bound and the gap."""
+    left_alone: list[tuple[str, list[str]]] = field(default_factory=list)
+    """Patterns left to another library: its operator and the model nodes."""
+    notes: list[str] = field(default_factory=list)
+    """Remarks of the search, e.g. a rule that failed."""
     _executors: dict[str, Executor] = field(default_factory=dict)
 
     @property
@@ -120,17 +132,21 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
     with _no_gc():
         for step, spent in run_pipeline(work.module, GRAPH_CLEANUP).by_pass().items():
             seconds[step] = spent
-        with _timed(seconds, "fuse"):
-            plan = fuse_block(
-                work.block, autofuse=config.enable_autofuse, max_depth=config.max_fusion_depth, strict=config.strict
-            )
+        with _timed(seconds, "fuse"), declared_rules(model):
+            plan = fuse_block(work.block, config=config)
         decisions = list(plan.decisions)
         kernels = _generate(work, config, seconds)
         _count_uses(work, kernels)
     fused = FusedModel(work, model, config, list(kernels.values()), decisions, seconds)
+    fused.candidates, fused.search, fused.left_alone = plan.candidates, plan.report, _left_alone(plan)
+    fused.notes += plan.notes
     if log_stream() is not None:
         log_fusions(fused.report)
     return fused
+
+
+def _left_alone(plan: FusionPlan) -> list[tuple[str, list[str]]]:
+    return [(operator, [node_name(plan.ops[i]) for i in ops]) for operator, ops in plan.left_alone]
 
 
 def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> dict[str, Kernel]:
@@ -158,7 +174,7 @@ def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> d
             used = {n for op in work.block.ops if isinstance(op, FusedOp) for n in kernel_names(op)}
             return {n: k for n, k in kernels.items() if n in used}
         with _timed(seconds, "fuse"):
-            fuse_block(work.block, autofuse=False, strict=config.strict)
+            fuse_block(work.block, autofuse=False, strict=config.strict, rules=False)
 
 
 def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, float]) -> Kernel:

@@ -22,6 +22,7 @@ from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp, RMSNormOp
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp, UnsqueezeOp
+from gaf.dialects.graph.ops.slice import ConcatOp, PadOp, SliceOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import AbsOp, NegOp, SigmoidOp, SqrtOp, TanhOp
 from gaf.dialects.graph.types import TensorType
@@ -76,7 +77,10 @@ class GraphMaker:
         x = self.float_value()
         shape = tensor_type(x).shape
         match self.pick(
-            ("unary", "unary", "binary", "binary", "scalar", "broadcast", "reduce", "norm", "matmul", "view", "where", "cast")
+            (
+                "unary", "unary", "binary", "binary", "scalar", "broadcast", "reduce", "norm", "matmul", "view", "where",
+                "cast", "concat", "pad", "slice",
+            )
         ):
             case "unary":
                 op = self.pick((AbsOp, NegOp, SigmoidOp, TanhOp, SiluOp))
@@ -106,6 +110,14 @@ class GraphMaker:
                 self.add(MatMulOp, [x, self.new_input([shape[-1], columns])])
             case "view" if shape:
                 self.view(x, shape)
+            case "concat" if shape:
+                self.concat(x, shape)
+            case "pad" if shape:
+                before, after = ([expr(self.pick((0, 0, 1, 3))) for _ in shape] for _ in range(2))
+                fill = self.pick((0.0, 0.0, -1.5, float("-inf")))
+                self.add(PadOp, [x], before=before, after=after, mode="constant", value=fill)
+            case "slice" if shape:
+                self.slice(x, self.pick(range(len(shape))))
             case "where":
                 condition = self.add(self.pick((GreaterOp, LessOrEqualOp)), [x, self.constant(0.25)])
                 if condition is not None:
@@ -117,8 +129,45 @@ class GraphMaker:
             case _:
                 self.add(SqrtOp, [self.add(AbsOp, [x]) or x])
 
+    def concat(self, x: SSAValue, shape: Sequence[Expr]) -> None:
+        """x with a new input, with itself, or with another value that fits, in any order, along any axis."""
+        axis = self.pick(range(len(shape)))
+        fits = [
+            v for v in self.values
+            if tensor_type(v).dtype == self.dtype and len(tensor_type(v).shape) == len(shape)
+            and all(i == axis or a == b for i, (a, b) in enumerate(zip(tensor_type(v).shape, shape)))
+        ]
+        size = expr(self.pick(SIZES))
+        other = self.pick(fits) if self.pick((True, False)) else self.new_input([*shape[:axis], size, *shape[axis + 1:]])
+        self.add(ConcatOp, self.pick(([x, other], [other, x], [x, other, x])), axis=axis)
+
+    def slice(self, x: SSAValue, axis: int) -> SSAValue | None:
+        """A part of an axis: the first or second half, all but the first, or every other element."""
+        shape = tensor_type(x).shape
+        size = shape[axis].as_int()
+        if size is None or size < 2:
+            return None
+        start, count, step = self.pick(((0, size // 2, 1), (size - size // 2, size // 2, 1), (1, size - 1, 1), (0, (size + 1) // 2, 2)))
+        starts = [expr(start) if i == axis else expr(0) for i in range(len(shape))]
+        sizes = [expr(count) if i == axis else d for i, d in enumerate(shape)]
+        return self.add(SliceOp, [x], starts=starts, sizes=sizes, steps=[step if i == axis else 1 for i in range(len(shape))])
+
     def view(self, x: SSAValue, shape: Sequence[Expr]) -> None:
-        match self.pick(("transpose", "merge", "unsqueeze", "split")):
+        match self.pick(("transpose", "merge", "unsqueeze", "split", "rotate")):
+            case "rotate":  # rotate_half of rotary embeddings
+                axis = self.pick(range(len(shape)))
+                size = shape[axis].as_int()
+                if size is None or size % 2:
+                    return
+                halves = []
+                for start in (size // 2, 0):
+                    starts = [expr(start) if i == axis else expr(0) for i in range(len(shape))]
+                    sizes = [expr(size // 2) if i == axis else d for i, d in enumerate(shape)]
+                    halves.append(self.add(SliceOp, [x], starts=starts, sizes=sizes, steps=[1] * len(shape)))
+                if None not in halves:
+                    turned = self.add(NegOp, [halves[0]])  # type: ignore[list-item]
+                    both = self.add(ConcatOp, [turned, halves[1]], axis=axis)  # type: ignore[list-item]
+                    self.add(MulOp, [both or x, x])
             case "transpose" if len(shape) >= 2:
                 perm = list(range(len(shape)))
                 i, j = self.pick(perm), self.pick(perm)

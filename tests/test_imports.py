@@ -24,7 +24,9 @@ PACKAGES = (
     "codegen",
     "runtime",
     "report",
+    "autofuse",
     "compiler",
+    "torch",
     "tools",
 )
 DIALECTS = ("common", "ascendc", "tile", "graph")

@@ -7,12 +7,16 @@ python -m examples.onnx.transformers bert out/bert.onnx --layers 2 --decomposed
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import onnx
 
 from examples.onnx.writer import Writer
+
+NewWriter = Callable[[str], Writer]
+"""Makes the writer of a model with a given name."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +108,12 @@ def attention(w: Writer, x: str, size: Size, mask: str | None) -> str:
     return linear(w, attend(w, q, k, v, size, mask), "output", size.hidden, size.hidden)
 
 
-def bert(size: Size = Size()) -> onnx.ModelProto:
-    """Encoder with post-norm: input_ids, attention_mask i64[B, S] -> last_hidden_state f32[B, S, hidden]."""
-    w = Writer("bert")
+def bert(size: Size = Size(), writer: NewWriter = Writer, pooler: bool = False) -> onnx.ModelProto:
+    """Encoder with post-norm: input_ids, attention_mask i64[B, S] -> last_hidden_state f32[B, S, hidden].
+
+    With `pooler`, a second result: tanh of a linear layer on the first token.
+    """
+    w = writer("bert")
     ids = w.input("input_ids", ["batch", "sequence"], np.int64)
     attention_mask = w.input("attention_mask", ["batch", "sequence"], np.int64)
     w.scope = "embeddings/"
@@ -128,12 +135,21 @@ def bert(size: Size = Size()) -> onnx.ModelProto:
         x = layer_norm(
             w, w.op("Add", linear(w, y, "output", size.inner, size.hidden), x), "LayerNorm", size, 1e-12
         )
-    return w.model([("last_hidden_state", x, ["batch", "sequence", size.hidden])])
+    results = [("last_hidden_state", x, ["batch", "sequence", size.hidden])]
+    if pooler:
+        w.scope = "pooler/"
+        first = w.op("Gather", x, w.const(0, np.int64), axis=1)
+        pooled = w.op("Tanh", linear(w, first, "dense", size.hidden, size.hidden))
+        results.append(("pooler_output", pooled, ["batch", size.hidden]))
+    return w.model(results)
 
 
-def gpt2(size: Size = Size()) -> onnx.ModelProto:
-    """Decoder with pre-norm and causal mask: input_ids i64[B, S] -> logits f32[B, S, vocab]."""
-    w = Writer("gpt2")
+def gpt2(size: Size = Size(), writer: NewWriter = Writer, head: bool = True) -> onnx.ModelProto:
+    """Decoder with pre-norm and causal mask: input_ids i64[B, S] -> logits f32[B, S, vocab].
+
+    Without `head` the result is the last hidden state.
+    """
+    w = writer("gpt2")
     ids = w.input("input_ids", ["batch", "sequence"], np.int64)
     w.scope = "transformer/"
     embedding = w.weight("wte", [size.vocab, size.hidden], 1.0)
@@ -163,13 +179,17 @@ def gpt2(size: Size = Size()) -> onnx.ModelProto:
         x = w.op("Add", x, linear(w, y, "c_proj", size.inner, size.hidden))
     w.scope = ""
     x = layer_norm(w, x, "ln_f", size)
+    if not head:
+        return w.model([("last_hidden_state", x, ["batch", "sequence", size.hidden])])
     logits = w.op("MatMul", x, w.op("Transpose", embedding, perm=[1, 0]))
     return w.model([("logits", logits, ["batch", "sequence", size.vocab])])
 
 
-def vit(size: Size = Size(), image: int = 16, patch: int = 4, classes: int = 10) -> onnx.ModelProto:
+def vit(
+    size: Size = Size(), image: int = 16, patch: int = 4, classes: int = 10, writer: NewWriter = Writer
+) -> onnx.ModelProto:
     """Vision transformer: pixel_values f32[B, 3, image, image] -> logits f32[B, classes]."""
-    w = Writer("vit")
+    w = writer("vit")
     pixels = w.input("pixel_values", ["batch", 3, image, image])
     w.scope = "embeddings/"
     grid = image // patch
@@ -206,9 +226,9 @@ def vit(size: Size = Size(), image: int = 16, patch: int = 4, classes: int = 10)
     return w.model([("logits", logits, ["batch", classes])])
 
 
-def llama(size: Size = Size()) -> onnx.ModelProto:
+def llama(size: Size = Size(), writer: NewWriter = Writer) -> onnx.ModelProto:
     """Decoder with RMSNorm, rotary positions, SiLU gate: f32[B, S, hidden] -> the same shape."""
-    w = Writer("llama")
+    w = writer("llama")
     x = w.input("inputs_embeds", ["batch", "sequence", size.hidden])
     length = w.op("Gather", w.op("Shape", x), w.const(1, np.int64), axis=0)
     positions = w.op(

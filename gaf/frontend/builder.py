@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr as BuiltinArrayAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.parser import Parser
 from xdsl.traits import Pure, is_side_effect_free
@@ -18,7 +20,8 @@ from xdsl.utils.exceptions import ParseError
 from gaf.dialects.common.attributes import parse_expr
 from gaf.dialects.common.index import Expr, expr, sym
 from gaf.dialects.graph.contract import GraphOp
-from gaf.dialects.graph.model import Model, finish, hint
+from gaf.dialects.graph.model import CONDITIONS, Model, finish, hint
+from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, FusedOp, WeightOp, YieldOp
 from gaf.frontend import shape_values
 from gaf.frontend.shape_values import LIMIT, dims_array, is_symbolic
@@ -56,6 +59,13 @@ class GraphBuilder:
         if note not in self.model.notes:
             self.model.notes.append(note)
 
+    def assume_condition(self, condition: str) -> None:
+        """Add a condition on sizes (`S mod 16 == 0`) that is checked whenever the model runs."""
+        known = self.model.func.attributes.get(CONDITIONS)
+        texts = list(known.data) if isinstance(known, BuiltinArrayAttr) else []
+        if StringAttr(condition) not in texts:
+            self.model.func.attributes[CONDITIONS] = BuiltinArrayAttr([*texts, StringAttr(condition)])
+
     # -- ops ------------------------------------------------------------------------------------
 
     def emit(
@@ -86,6 +96,8 @@ class GraphBuilder:
     def _evaluate(self, op: GraphOp) -> list[np.ndarray] | None:
         if op.name in ("graph.shape", "graph.size"):
             return shape_values.shape_value(op)
+        if isinstance(op, ForeignOp) and (op.framework.data != "onnx" or not op.pure.value.data):
+            return None  # runs code that gaf doesn't know
         operands = []
         for operand in op.operands:
             value = self._known.get(operand)
@@ -93,6 +105,8 @@ class GraphBuilder:
                 return None
             operands.append(value)
         if not op.results or (not operands and op.name in ("graph.weight", "graph.foreign")):
+            return None
+        if not op.has_trait(Pure) and not is_side_effect_free(op):
             return None
         for type_ in op.result_tensor_types():
             size = type_.num_elements().as_int()

@@ -13,13 +13,12 @@ from gaf.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from gaf.frontend.onnx.shapes import InputShapes
 
-_KINDS = ".onnx file, onnx.ModelProto, .mlir file of the graph level"
+_KINDS = ".onnx file, onnx.ModelProto, PyTorch module with example inputs, trace or exported program, .gaf file, .mlir file"
+
+_TORCH_FILES = (".pt", ".pth", ".pt2")
 
 # File name ending -> what it is, what to do
 _OTHER_FILES = {
-    ".pt": ("PyTorch file", "export it with torch.onnx.export and load the .onnx file"),
-    ".pth": ("PyTorch file", "export it with torch.onnx.export and load the .onnx file"),
-    ".pt2": ("torch.export file", "export it with torch.onnx.export and load the .onnx file"),
     ".pkl": ("Python pickle", "gaf never loads pickles; export the model to ONNX"),
     ".pb": ("TensorFlow graph", "convert it with tf2onnx and load the .onnx file"),
     ".h5": ("Keras file", "convert it with tf2onnx and load the .onnx file"),
@@ -30,10 +29,19 @@ _OTHER_FILES = {
 }
 
 
-def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
-    """Open a model: path of an `.onnx` or `.mlir` file, an onnx.ModelProto, or a Model (returned as it is).
+def load_model(
+    source: Any,
+    input_shapes: InputShapes | None = None,
+    *,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+) -> Model:
+    """Open a model: path of an `.onnx`, `.gaf` (or `file.gaf:model`), `.pt2`, `.pt` or `.mlir` file, an
+    onnx.ModelProto, a PyTorch module, trace or exported program, or a Model (returned as it is).
 
-    `input_shapes` fixes dims of inputs, e.g. `{"x": (1, "S", 768)}`: numbers, names, None for the model's.
+    `input_shapes` fixes dims of ONNX inputs, e.g. `{"x": (1, "S", 768)}`: numbers, names, None for the model's.
+    PyTorch modules need `example_inputs`; `dynamic_shapes` says which of their dims vary, as for
+    torch.export.export (see `gaf.torch_to_graph`).
     Raises InvalidInputError or UnsupportedError with what to do instead.
     """
     if isinstance(source, Model):
@@ -42,6 +50,24 @@ def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
                 "input shapes can be given only when a file is opened", where=source.source
             )
         return source
+    suffix = Path(source).suffix.lower() if isinstance(source, str | os.PathLike) else ""
+    if suffix in _TORCH_FILES or _is_torch(source):
+        if input_shapes:
+            raise InvalidInputError(
+                "input shapes are for ONNX files",
+                where=str(source) if suffix else type(source).__name__,
+                hint="PyTorch programs take example_inputs=(x,), and dynamic_shapes for dims that vary",
+            )
+        from gaf.frontend.torch import torch_to_graph
+
+        return torch_to_graph(source, example_inputs, dynamic_shapes=dynamic_shapes)
+    if example_inputs is not None or dynamic_shapes is not None:
+        raise InvalidInputError(
+            "example inputs and dynamic shapes are for PyTorch programs",
+            expected=_KINDS,
+            got=type(source).__name__,
+            hint="ONNX files take input_shapes={'x': (1, 'S', 768)}",
+        )
     if isinstance(source, str | os.PathLike):
         return _load_file(Path(source), input_shapes)
     module = type(source).__module__.partition(".")[0]
@@ -53,10 +79,8 @@ def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
         raise InvalidInputError(
             "bytes are not a model", expected=_KINDS, hint="parse them first: onnx.load_from_string(data)"
         )
-    if module in ("torch", "tensorflow", "keras", "jax", "flax") or hasattr(source, "state_dict"):
-        name = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax"}.get(
-            module, "PyTorch"
-        )
+    if module in ("tensorflow", "keras", "jax", "flax"):
+        name = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax"}[module]
         raise UnsupportedError(
             f"{name} import is not there yet",
             expected=_KINDS,
@@ -67,6 +91,19 @@ def load_model(source: Any, input_shapes: InputShapes | None = None) -> Model:
 
 
 load_graph = load_model
+
+
+def _is_torch(source: Any) -> bool:
+    """True for what `torch_to_graph` takes; without importing torch."""
+    bases = {f"{c.__module__}.{c.__qualname__}" for c in type(source).__mro__}
+    known = {
+        "torch.nn.modules.module.Module",
+        "torch.export.exported_program.ExportedProgram",
+        "torch.jit.torch.jit.ScriptFunction",
+        "torch.jit.ScriptFunction",
+        "torch._C.ScriptFunction",
+    }
+    return bool(bases & known)
 
 
 def _load_file(path: Path, input_shapes: InputShapes | None) -> Model:
@@ -83,6 +120,13 @@ def _load_file(path: Path, input_shapes: InputShapes | None) -> Model:
         )
     if suffix == ".mlir":
         return _load_mlir(path, input_shapes)
+    name, _, model = path.name.rpartition(":")
+    if suffix == ".gaf" or name.lower().endswith(".gaf"):
+        from gaf.frontend.language import load_gaf
+
+        if suffix == ".gaf":
+            return load_gaf(path, input_shapes=input_shapes)
+        return load_gaf(path.with_name(name), model, input_shapes)
     from gaf.frontend.onnx import load_onnx
 
     return load_onnx(path, input_shapes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from xdsl.ir import Operation, SSAValue
@@ -272,23 +273,28 @@ class OpView:
         self._env = env if env is not None else sizes(None)
         self._work = work
 
-    @property
+    @cached_property
     def type(self) -> str:
         return names.op_type(self.operation)
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The type, with `Scale` for a product or quotient with a constant scalar."""
         return names.op_title(self.operation)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return names.node_name(self.operation)
+
+    def freeze(self) -> OpView:
+        """Look everything up now: what a view says stays true when the op is gone."""
+        _ = (self.type, self.title, self.name, self.shape, self.dtype, self.input_shapes, self.attributes)
+        return self
 
     def _concrete(self, value: SSAValue) -> tuple[int, ...]:
         return tuple(d.evaluate(self._env) for d in tensor_type(value).shape)  # type: ignore[arg-type]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, ...]:
         if not self.operation.results:
             return ()
@@ -298,7 +304,7 @@ class OpView:
             return (*shape[:-1], k, shape[-1])
         return shape
 
-    @property
+    @cached_property
     def dtype(self) -> str:
         return tensor_type(self.operation.results[0]).dtype.name if self.operation.results else ""
 
@@ -311,11 +317,11 @@ class OpView:
     def outputs(self) -> list[SSAValue]:
         return list(self.operation.results)
 
-    @property
+    @cached_property
     def input_shapes(self) -> list[tuple[int, ...]]:
         return [self._concrete(o) for o in self.operation.operands]
 
-    @property
+    @cached_property
     def attributes(self) -> dict[str, Any]:
         return self.operation.attrs() if isinstance(self.operation, GraphOp) else {}
 
@@ -522,8 +528,11 @@ class CostModel:
                 ring += 2 * 4 * work.grid * m.rows * m.columns
             if m.computed:
                 ring += 2 * size * work.grid * m.rows * m.summed
-        block_share = 1 / max(1, blocks)
-        vector = (work.cycles * block_share + work.starts * max(1, rows // 8)) / 2 + ring * block_share / 4 / r.aiv_read_bytes_per_cycle
+        share = 1 / max(1, blocks)
+        width = work.lanes if work.row_complete else min(BLOCK, work.lanes)
+        tiles = max(1, -(-rows * width // (2 * self._tile_elements(work))))  # of each of a block's two vector cores
+        read_back = (ring / 2 + sum(work.reads) - self._cube_reads(work)) * share / 2 / r.aiv_read_bytes_per_cycle
+        vector = max(work.cycles * share / 2 + work.starts * tiles, read_back)
         pipes = {
             "memory": memory,
             "load": rounds * self._us(load),
@@ -534,6 +543,11 @@ class CostModel:
         head = r.launch_us + (0.0 if work.bare else r.mix_head_us + r.mix_head_full_us * cores / self.target.aic_cores)
         steps = rounds if not any(m.computed for m in work.matmuls) else max(1, rounds)
         return _overlap(pipes, max(1, steps)), blocks, cores, pipes, head, ring
+
+    def _cube_reads(self, work: Work) -> int:
+        """Bytes of operands that the cube cores load, or all that is read if some of them are computed."""
+        size = sum((m.rows * m.summed + m.summed * m.columns) * work.grid * 4 for m in work.matmuls if not m.computed)
+        return min(size, sum(work.reads))
 
     def _tile_elements(self, work: Work) -> int:
         return max(64, self.target.ub_usable_bytes // (4 * work.live))

@@ -86,6 +86,8 @@ def known_names() -> dict[str, str]:
     """Every name that gaf knows, in `plain` form -> as people write it."""
     found: dict[str, str] = {plain(n): n for n in onnx_names()}
     for cls in all_ops():
+        if not (cls.ONNX or cls.ATEN or cls.GAF):
+            continue  # constants, weights, holders of ops from elsewhere
         for name in _class_names(cls):
             found.setdefault(name, class_title(cls))
     found.update({plain(n): n for n in MACROS})

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import IsTerminator, Pure, is_side_effect_free
 
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.meaning import Meaning, View
@@ -17,6 +18,21 @@ from gaf.fusion.region import reads_in
 def is_constant(op: Operation) -> bool:
     """A constant or a weight."""
     return isinstance(op, ConstantOp | WeightOp)
+
+
+_pure: dict[type[Operation], bool] = {}
+
+
+def effectful(ops: Sequence[Operation]) -> list[int]:
+    """Numbers of the ops with side effects, in order: calls of user code that may not swap places."""
+    found: list[int] = []
+    for i, op in enumerate(ops):
+        pure = _pure.get(type(op))
+        if pure is None:
+            pure = _pure[type(op)] = op.has_trait(Pure) or op.has_trait(IsTerminator)
+        if not pure and not is_side_effect_free(op):
+            found.append(i)
+    return found
 
 
 class OpGraph:
@@ -34,7 +50,9 @@ class OpGraph:
             i: op.meaning() for i, op in enumerate(self.ops) if isinstance(op, GraphOp) and not is_constant(op)
         }
         self.views = {i for i, m in self.meanings.items() if isinstance(m, View) and i not in host}
-        self.folded = {i for i in self.views if self.meanings[i].is_simple}  # type: ignore[attr-defined]
+        self.folded = set(self.views)
+        effects = effectful(self.ops)
+        self.next_effect = dict(zip(effects, effects[1:]))  # ops with effects keep their order
 
     def name(self, number: int) -> str:
         """The model node of an op."""
@@ -44,6 +62,11 @@ class OpGraph:
         """Does this view read through an index tensor? Then it is work, unlike a transpose of the caller's data."""
         meaning = self.meanings[view]
         return isinstance(meaning, View) and any(reads_in(e) for p in meaning.pieces for e in p.index)
+
+    def is_piecewise(self, view: int) -> bool:
+        """Does this view join several pieces (concat, pad)? Then storing it is a copy, even on the host."""
+        meaning = self.meanings[view]
+        return isinstance(meaning, View) and not meaning.is_simple
 
     def meaning(self, number: int) -> Meaning | None:
         """The iteration spaces of an op, or None for views, constants and opaque ops."""
@@ -68,7 +91,9 @@ class OpGraph:
                 yield i
 
     def consumers(self, number: int) -> Iterator[int]:
-        """Ops that read a result of `number`."""
+        """Ops that read a result of `number`, and the next op with effects if it has some itself."""
+        if number in self.next_effect:
+            yield self.next_effect[number]
         stack = list(self.ops[number].results)
         seen: set[int] = set()
         while stack:
@@ -87,6 +112,8 @@ class OpGraph:
         while isinstance(value.owner, Operation) and self.number.get(value.owner) in self.folded:
             meaning = self.meanings[self.number[value.owner]]
             assert isinstance(meaning, View)
+            if not meaning.is_simple:
+                break
             value = value.owner.operands[meaning.pieces[0].operand]
         return value
 

@@ -17,6 +17,9 @@ from gaf.fusion import names
 from gaf.fusion.macros import Macro
 from gaf.fusion.opgraph import OpGraph
 
+MAX_WINDOW = 500
+"""Ops looked at to see whether a group stays convex."""
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -175,17 +178,50 @@ class Matcher:
         for start in starts:
             if start in seen or start in taken:
                 continue
-            group = self._connected(start, wanted, taken | seen)
+            group = self._connected(start, wanted, taken | seen, before is None)
             seen |= group
             yield frozenset(group)
 
-    def _connected(self, start: int, wanted: frozenset[str], outside: set[int]) -> set[int]:
+    def _connected(self, start: int, wanted: frozenset[str], outside: set[int], first: bool) -> set[int]:
+        """Ops with the wanted names that `start` leads to, as far as the group stays convex.
+
+        A first slot also takes producers that nothing else reads. A matmul is never joined with another one.
+        """
         group = {start}
         stack = [start]
         while stack:
             i = stack.pop()
-            for j in (*self.graph.consumers(i), *self.graph.sources(i)):
-                if j not in group and j not in outside and self.names.get(j, frozenset()) & wanted:
-                    group.add(j)
-                    stack.append(j)
+            if self._contracts(i):
+                continue
+            near = sorted(set(self.graph.consumers(i)))
+            if first:
+                near += [s for s in sorted(set(self.graph.sources(i))) if set(self.graph.consumers(s)) <= group]
+            for j in near:
+                if j in group or j in outside or not self.names.get(j, frozenset()) & wanted:
+                    continue
+                if self._contracts(j) or self._reenters(j, group):
+                    continue
+                group.add(j)
+                stack.append(j)
         return group
+
+    def _contracts(self, number: int) -> bool:
+        meaning = self.graph.meaning(number)
+        return meaning is not None and any(s.reduced and len(s.reads) > 1 for s in meaning.stages) and len(meaning.stages) == 1
+
+    def _reenters(self, number: int, group: set[int]) -> bool:
+        """Does `number` read a value that was computed from the group outside it?"""
+        low = min(group)
+        stack = [s for s in self.graph.sources(number) if s not in group]
+        seen: set[int] = set()
+        while stack:
+            i = stack.pop()
+            if i in group:
+                return True
+            if i <= low or i in seen:
+                continue
+            seen.add(i)
+            if len(seen) > MAX_WINDOW:
+                return True
+            stack += self.graph.sources(i)
+        return False

@@ -10,7 +10,8 @@ copy. Nothing here looks at op names, only at `op.meaning()`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,9 +22,11 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
-from gaf.dialects.graph.meaning import Meaning, Opaque, Read, Stage, View
+from gaf.dialects.graph.meaning import Guard, Meaning, Opaque, Read, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp
 from gaf.dialects.graph.types import TensorType
+from gaf.fusion import integers
+from gaf.fusion.piecewise import guard_names, merged_guard, pull_pieces
 
 VECTOR_FLOATS = (dt.F32, dt.F16, dt.BF16)
 
@@ -36,8 +39,9 @@ class NotFusible(Exception):
 class Node:
     """One value of a region, over the axes `axes`. Operands are node numbers.
 
-    kind: "load" (external input at `index`), "map" (scalar function), "number", "extent" (dim value as
-    float), "coord" (index as data), "reduce" (monoid over `over`), "contract" (sum of products over `over`).
+    kind: "load" (external input at `index`; `value` outside the `guards`, if there are any), "map" (scalar
+    function), "number", "extent" (dim value as float), "coord" (index as data), "reduce" (monoid over `over`),
+    "contract" (sum of products over `over`).
     """
 
     kind: str
@@ -49,6 +53,7 @@ class Node:
     index: tuple[Expr, ...] = ()
     input: int = -1
     over: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,27 +139,30 @@ def is_product_sum(stage: Stage) -> bool:
     return stage.monoid == "sum" and stage.body == _PRODUCT
 
 
-class _Builder:
+class Builder:
     """Pulls values back to loads; see the module docstring."""
 
     def __init__(self, ops: Iterable[Operation], strict: bool) -> None:
         self.members = set(ops)
         self.strict = strict
         self.region = Region()
-        self.table: dict[Node, int] = {}
+        self.table: dict[tuple[Node, str], int] = {}
         self.memo: dict[tuple, int] = {}
         self.meanings: dict[Operation, Meaning | View | Opaque] = {}
         self.input_numbers: dict[SSAValue, int] = {}
         self.origin = ""
         self.sum_axes: dict[tuple[SSAValue, Expr], str] = {}  # left matmul operand -> its summed axis
         self.context: list[tuple[Expr, ...]] = []  # the indices at which enclosing stages are evaluated
+        self.is_long = False  # does the stage at hand compute int64?
+        self.guards: tuple[Guard, ...] = ()  # where the value that is being pulled counts
 
     # -- nodes ----------------------------------------------------------------------------------
 
     def add(self, node: Node) -> int:
-        number = self.table.get(node)
+        key = (node, repr(node.value))  # -0.0 == 0.0
+        number = self.table.get(key)
         if number is None:
-            number = self.table[node] = len(self.region.nodes)
+            number = self.table[key] = len(self.region.nodes)
             self.region.nodes.append(node)
             self.region.origins[number] = self.origin
         return number
@@ -203,11 +211,52 @@ class _Builder:
 
     def pull(self, value: SSAValue, index: tuple[Expr, ...]) -> int:
         """The node for element `index` of `value`."""
-        key = (value, index)
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = self._pull(value, index)
-        return found
+        with self.reading(index):
+            key = (value, index, self.guards)
+            found = self.memo.get(key)
+            if found is None:
+                found = self.memo[key] = self._pull(value, index)
+            return found
+
+    @contextmanager
+    def reading(self, index: Sequence[Expr]) -> Iterator[None]:
+        """Forget the guards that can't matter to a value at `index`: an axis may mean something else below."""
+        saved = self.guards
+        if saved:
+            names = {n for e in index for n in e.names()}
+            self.guards = tuple(g for g in saved if guard_names(g) & names or not guard_names(g) & set(self.region.axes))
+        yield
+        self.guards = saved
+
+    @contextmanager
+    def under(self, guards: Sequence[Guard]) -> Iterator[None]:
+        """Values pulled inside count only where `guards` hold."""
+        saved = self.guards
+        self.guards = (*saved, *(g for g in guards if g not in saved))
+        yield
+        self.guards = saved
+
+    def view_of(self, value: SSAValue) -> tuple[GraphOp, View] | None:
+        """The view of the group that makes a value."""
+        owner = value.owner
+        if not isinstance(owner, IRDLOperation) or owner not in self.members:
+            return None
+        assert isinstance(owner, GraphOp)
+        meaning = self.meaning(owner)
+        return (owner, meaning) if isinstance(meaning, View) else None
+
+    def computed(self, value: SSAValue) -> bool:
+        """True if a value isn't an array in memory: an op of the group makes it, or it is a number."""
+        owner = value.owner
+        return (isinstance(owner, IRDLOperation) and owner in self.members) or (
+            isinstance(owner, ConstantOp) and owner.value.array.size == 1
+        )
+
+    def meaning(self, op: GraphOp) -> Meaning | View | Opaque:
+        meaning = self.meanings.get(op)
+        if meaning is None:
+            meaning = self.meanings[op] = op.meaning()
+        return meaning
 
     def _pull(self, value: SSAValue, index: tuple[Expr, ...]) -> int:
         owner = value.owner
@@ -216,16 +265,17 @@ class _Builder:
             if not (kind.is_int and abs(int(owner.value.array.reshape(-1)[0])) > 1 << 24):
                 return self.number(float(owner.value.array.reshape(-1)[0]), dt.BOOL if kind.is_bool else dt.F32)
         if not isinstance(owner, IRDLOperation) or owner not in self.members:
-            return self.load(value, index)
+            return self.load(value, index, self.guards, 0.0)
         assert isinstance(owner, GraphOp)
-        meaning = self.meanings.get(owner)
-        if meaning is None:
-            meaning = self.meanings[owner] = owner.meaning()
+        meaning = self.meaning(owner)
         if isinstance(meaning, Opaque):
             raise NotFusible(f"{owner.name}: {meaning.reason}")
+        if isinstance(meaning, View) and not meaning.is_simple:
+            saved, self.origin = self.origin, location_name(owner) or owner.name
+            result = pull_pieces(self, owner, meaning, index)
+            self.origin = saved
+            return result
         if isinstance(meaning, View):
-            if not meaning.is_simple:
-                raise NotFusible(f"{owner.name}: a piecewise view (pad or concat) needs its own kernel")
             piece = meaning.pieces[0]
             env = {f"d{i}": e for i, e in enumerate(index)}
             moved = tuple(self.resolve(owner, e.substitute(env, self.region.axes)) for e in piece.index)
@@ -235,27 +285,36 @@ class _Builder:
         self.origin = saved
         return result
 
-    def load(self, value: SSAValue, index: tuple[Expr, ...]) -> int:
+    def load(self, value: SSAValue, index: tuple[Expr, ...], guards: Sequence[Guard] = (), fill: float | None = None) -> int:
+        """The node of an external value; outside the guards it is `fill`."""
         type_ = tensor_type(value)
         if type_.dtype == dt.F64:
             raise NotFusible("float64 has no vector unit on this chip; it stays on the host")
+        if guards and any(reads_in(e) for e in index):
+            raise NotFusible("a gather inside a padded or concatenated value needs its own kernel")
         number = self.input_numbers.setdefault(value, len(self.input_numbers))
         if number == len(self.region.inputs):
             self.region.inputs.append(value)
-        axes = frozenset().union(*(e.names() for e in index)) & set(self.region.axes) if index else frozenset()
-        return self.add(Node("load", type_.dtype, axes, index=index, input=number))
+        names = {n for e in index for n in e.names()} | {n for g in guards for n in guard_names(g)}
+        axes = frozenset(names & set(self.region.axes))
+        kept = tuple(dict.fromkeys(guards))
+        outside = float(fill) if kept and fill is not None else 0.0
+        return self.add(Node("load", type_.dtype, axes, index=index, input=number, guards=kept, value=outside))
 
     def stage(self, op: GraphOp, meaning: Meaning, number: int, index: tuple[Expr, ...]) -> int:
-        key = (op, number, index)
-        found = self.memo.get(key)
-        if found is not None:
+        with self.reading(index):
+            key = (op, number, index, self.guards)
+            found = self.memo.get(key)
+            if found is None:
+                found = self.memo[key] = self._stage(op, meaning, meaning.stages[number], index)
             return found
-        stage = meaning.stages[number]
+
+    def _stage(self, op: GraphOp, meaning: Meaning, stage: Stage, index: tuple[Expr, ...]) -> int:
         self.context.append(index)
         env: dict[str, Expr] = {d.name: e for d, e in zip(stage.dims, index)}
         over: list[str] = []
         if stage.reduced:
-            taken = {n for e in index for n in e.names()}
+            taken = {n for e in index for n in e.names()} | {n for g in self.guards for n in guard_names(g)}
             for dim in stage.reduced:
                 if dim.extent == 1:
                     env[dim.name] = const(0)
@@ -268,19 +327,35 @@ class _Builder:
         self.context.pop()
         result = self.contraction(op, stage, reads, over)
         if result is None:
+            self.is_long = stage.dtype == dt.I64
             result = self.body(stage.body, reads, env, stage.dtype)
             if over:
                 arg = self.node(result)
                 if not arg.axes.issuperset(over):
                     raise NotFusible(f"{op.name}: reduces an axis that its operand lacks")
                 assert stage.monoid is not None
-                if arg.dtype.is_int or arg.dtype.is_bool:
-                    raise NotFusible(f"a reduction of {arg.dtype} has no vector form yet; it stays on the host")
-                axes = arg.axes - set(over)
-                result = self.add(Node("reduce", dt.F32, axes, (result,), stage.monoid, over=tuple(over)))
+                result = self.reduction(result, stage.monoid, over)
         if self.strict and stage.dtype in (dt.F16, dt.BF16):
             result = self.map("cast", [result], stage.dtype)
-        self.memo[key] = result
+        return result
+
+    def reduction(self, number: int, monoid: str, over: Sequence[str]) -> int:
+        """A fold over axes, in float32; integers and predicates where that is exact."""
+        arg = self.node(number)
+        integer = arg.dtype.is_int
+        if integer:
+            most = integers.bound(self, number)
+            terms = product(self.region.axes[a] for a in over).as_int() if monoid == "sum" else 1
+            if monoid == "prod" or most is None or terms is None or most * terms >= integers.EXACT_FLOAT:
+                raise NotFusible(f"a reduction of {arg.dtype} may not be exact in float32; it stays on the host")
+        if arg.dtype.is_bool and monoid == "sum":
+            raise NotFusible("a sum of bool stays on the host")
+        source = self.map("cast", [number], dt.F32) if integer or arg.dtype.is_bool else number
+        result = self.add(Node("reduce", dt.F32, arg.axes - set(over), (source,), monoid, over=tuple(over)))
+        if integer:
+            return self.map("cast", [result], dt.I32)
+        if arg.dtype.is_bool:
+            return self.map("ne", [result, self.number(0.0, dt.F32)], dt.BOOL)
         return result
 
     def read(self, op: GraphOp, meaning: Meaning, read: Read, env: Mapping[str, Expr]) -> int:
@@ -299,6 +374,8 @@ class _Builder:
             node = self.node(self.pull(op.operands[int(found.tag)], found.args))
             if node.kind == "number":
                 return const(int(node.value))
+            if node.guards:
+                raise NotFusible(f"{op.name}: the indices are padded or concatenated in the same group")
             if node.kind == "load" and node.dtype in (dt.I32, dt.I64):
                 return Expr({(Func("read", node.index, f"in{node.input}"),): 1})
             raise NotFusible(f"{op.name}: the indices are computed in the same group")
@@ -318,6 +395,8 @@ class _Builder:
             return None
         if b.kind != "load":
             raise NotFusible("the right matmul operand is computed in the same group (no schedule)")
+        if a.guards or b.guards:
+            raise NotFusible("a padded or concatenated matmul operand is stored first")
         left = reads[0]
         if a.kind != "load":
             operand = stage.reads[0].operand
@@ -336,12 +415,28 @@ class _Builder:
                 known = value.as_int()
                 return self.number(known, dt.F32) if known is not None else self.add(Node("extent", dt.F32, index=(value,)))
             case scalar.Coord(dim):
-                index = env[dim]
-                return self.add(Node("coord", dt.I32, frozenset(index.names() & set(self.region.axes)), index=(index,)))
+                return self.coordinate(env[dim])
             case scalar.Call(function, operands, target):
                 args = [self.body(o, reads, env, dtype) for o in operands]
                 return self.compute(function, args, target)
         raise NotFusible(f"unknown scalar expression {body!r}")
+
+    def coordinate(self, value: Expr) -> int:
+        """An index expression as i32 data."""
+        return self.add(Node("coord", dt.I32, frozenset(value.names() & set(self.region.axes)), index=(value,)))
+
+    def reciprocal(self, args: list[int]) -> tuple[list[int], str]:
+        """`x / c` as `x * (1/c)`: one scalar instruction instead of a broadcast and a division.
+
+        The factor is rounded once, so the result is off by at most one more half ulp; `strict` keeps the division.
+        """
+        divisor = self.node(args[1])
+        if divisor.kind != "number" or self.node(args[0]).kind == "number":
+            return args, "div"
+        factor = float(np.float32(1.0) / np.float32(divisor.value)) if divisor.value else float("inf")
+        if not np.isfinite(factor) or abs(factor) < float(np.finfo(np.float32).tiny):
+            return args, "div"
+        return [args[0], self.number(factor, dt.F32)], "mul"
 
     def compute(self, function: str, args: list[int], target: dt.DType | None) -> int:
         kinds = [self.node(a).dtype for a in args]
@@ -355,10 +450,12 @@ class _Builder:
                 return self.number(self.node(args[0]).value, dt.BOOL if target.is_bool else dt.F32)
             if target.is_int and not (kinds[0].is_float or kinds[0].is_int or kinds[0].is_bool):
                 raise NotFusible(f"no cast from {kinds[0]} to {target}")
-            return self.map("cast", args, target)
-        wrong = [k for a, k in zip(args, kinds) if k.is_int and self.node(a).kind != "number"]
-        if wrong:
-            raise NotFusible(f"'{function}' on {wrong[0]} has no vector form yet; it stays on the host")
+            narrow = integers.cast(self, args[0], target) if target.is_int else None
+            return narrow if narrow is not None else self.map("cast", args, target)
+        if any(k.is_int and self.node(a).kind != "number" for a, k in zip(args, kinds)):
+            return integers.compute(self, function, args)
+        if function == "div" and not self.strict:
+            args, function = self.reciprocal(args)
         result = scalar.FUNCTIONS[function].result
         if all(self.node(a).kind == "number" for a in args):
             folded = scalar.FUNCTIONS[function].numpy(*(np.float64(self.node(a).value) for a in args))
@@ -368,7 +465,10 @@ class _Builder:
         if function == "select":
             return self.map(function, args, dt.BOOL if kinds[1].is_bool and kinds[2].is_bool else dt.F32)
         if any(k.is_bool for k in kinds):
-            raise NotFusible(f"'{function}' on bool operands")
+            logic = {"max": "or", "min": "and", "mul": "and"}.get(function)
+            if logic is None or not all(k.is_bool for k in kinds):
+                raise NotFusible(f"'{function}' on bool operands")
+            return self.map(logic, args, dt.BOOL)
         return self.map(function, args, dt.F32)
 
 
@@ -377,7 +477,7 @@ def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: 
 
     Raises NotFusible with the reason if the group has no joint iteration space.
     """
-    builder = _Builder(ops, strict)
+    builder = Builder(ops, strict)
     region = builder.region
     root = max(outputs, key=lambda v: tensor_type(v).rank)
     names = [builder.fresh(d) if d != 1 else None for d in tensor_type(root).shape]
@@ -389,7 +489,7 @@ def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: 
     return _prune(region)
 
 
-def _output_index(builder: _Builder, type_: TensorType, root: Sequence[str | None]) -> tuple[Expr, ...]:
+def _output_index(builder: Builder, type_: TensorType, root: Sequence[str | None]) -> tuple[Expr, ...]:
     """Axes for an output: those of the root output in order where extents agree, else fresh ones."""
     axes = builder.region.axes
     free = [n for n in root if n is not None]
@@ -486,6 +586,8 @@ def _collapsible(region: Region, outer: str, inner: str) -> bool:
             return False
         if node.kind == "coord" and outer in node.axes:
             return False
+        if any(merged_guard(g, outer, inner, region.axes) is None for g in node.guards):
+            return False
         used = used or outer in node.axes or outer in node.over
     if not used:
         return False
@@ -514,6 +616,7 @@ def _linear_accesses(region: Region) -> list[tuple[tuple[Expr, ...], tuple[Expr,
 
 def _merge_axes(region: Region, outer: str, inner: str) -> None:
     extent = region.axes[inner]
+    guards = [tuple(merged_guard(g, outer, inner, region.axes) or g for g in n.guards) for n in region.nodes]
     region.axes[outer] = region.axes[outer] * extent
     del region.axes[inner]
     env = {outer: sym(outer) // extent, inner: sym(outer) % extent}
@@ -523,7 +626,9 @@ def _merge_axes(region: Region, outer: str, inner: str) -> None:
 
     for i, node in enumerate(region.nodes):
         index = tuple(e.substitute(env, region.axes) for e in node.index)
-        region.nodes[i] = replace(node, index=index, axes=frozenset(names(node.axes)), over=names(node.over))
+        region.nodes[i] = replace(
+            node, index=index, axes=frozenset(names(node.axes)), over=names(node.over), guards=guards[i]
+        )
     region.outputs = [replace(o, index=tuple(e.substitute(env, region.axes) for e in o.index)) for o in region.outputs]
 
 

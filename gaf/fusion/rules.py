@@ -16,7 +16,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from gaf.dialects.common.names import short_name
+from gaf.dialects.common.names import legal_name
 from gaf.errors import GafError, InvalidInputError
 from gaf.fusion import names
 from gaf.fusion.cost import GroupCost, OpView
@@ -130,7 +130,7 @@ class FusedNode:
 
     @property
     def label(self) -> str:
-        return short_name(self.name, "fused")
+        return legal_name(self.name, "fused")
 
 
 class _Registered(FusionRule):

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
 from gaf.dialects.graph.types import TensorType
-from gaf.fusion.region import NotFusible, Region, address, direct_names, reads_in
+from gaf.fusion.piecewise import guard_names
+from gaf.fusion.region import Node, NotFusible, Region, address, direct_names, reads_in
 
 CUBE_DTYPES = (dt.F32, dt.F16, dt.BF16)
 MAX_INPUTS = 24  # kernel arguments; fusion.md 2.2 (8)
@@ -123,19 +124,50 @@ def _vector_accesses(region: Region, skip: Iterable[int]) -> list[_Access]:
     return found + [_access(f"output {i}", o.type, o.index, region) for i, o in enumerate(region.outputs)]
 
 
-def choose_schedules(region: Region) -> list[Schedule]:
-    """Legal schedules, best first. Raises NotFusible with the reason when there is none."""
+PIPELINES = False
+"""Whether schedules with several hand-overs between the units are offered (see `Schedule.is_pipeline`)."""
+
+
+def choose_schedules(region: Region, pipelines: bool | None = None) -> list[Schedule]:
+    """Legal schedules, best first. Raises NotFusible with the reason when there is none.
+
+    `pipelines` overrides `PIPELINES`.
+    """
     if len(region.inputs) > MAX_INPUTS:
         raise NotFusible(f"{len(region.inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
     contracts = region.contracts()
     for node in region.nodes:
-        if node.kind == "load" and node.dtype not in (dt.F32, dt.F16, dt.BF16, dt.BOOL, dt.I32, dt.I64, dt.U8, dt.I8):
+        if node.kind == "load" and node.dtype not in (dt.F32, dt.F16, dt.BF16, dt.BOOL, dt.I32, dt.I64, dt.I16, dt.U8, dt.I8):
             raise NotFusible(f"{node.dtype} has no vector form yet")
-    for out in region.outputs:
-        if region.nodes[out.node].dtype.is_int and region.nodes[out.node].kind == "load" and not contracts:
-            if out.type.dtype not in (dt.I32,):
-                raise NotFusible(f"a pure copy of {out.type.dtype} stays on the host")
-    return _cube(region, contracts) if contracts else _vector(region)
+    if not contracts:
+        return _vector(region)
+    schedules = _cube(region, contracts)
+    first = schedules[0]
+    inner = [a for level in first.levels for m in level for a in (m.columns, m.summed)]
+    _check_guards(region, (first.rows, first.lanes, *inner))
+    if schedules[0].is_pipeline and not (PIPELINES if pipelines is None else pipelines):
+        raise NotFusible("vector work in front of a matmul, or two matmuls: no lowering yet")
+    return schedules
+
+
+def _is_spread(node: Node, axis: str) -> bool:
+    """True for a guarded load that has an axis only through its guards: the same element all along it."""
+    return bool(node.guards) and axis in node.axes and not any(axis in e.names() for e in node.index)
+
+
+def _check_guards(region: Region, tile: Collection[str | None]) -> None:
+    """Guards and coordinates are linear: a copy from memory is a box of rows and lanes, with a constant around it."""
+    for node in region.nodes:
+        for guard in node.guards:
+            used = [a for a in tile if a is not None and a in guard_names(guard)]
+            step = guard.index.coefficient(used[0]) if used else None
+            bounds = guard.low.names() | guard.high.names()
+            if len(set(used)) > 1 or (used and (step is None or step.as_int() not in (1, -1) or bounds & set(used))):
+                raise NotFusible("a padded or concatenated axis is split or combined with another one")
+        if node.kind == "coord":
+            for axis in tile:
+                if axis is not None and axis in node.index[0].names() and node.index[0].coefficient(axis) is None:
+                    raise NotFusible("coordinates that aren't linear in an axis have no vector form")
 
 
 def _reduced_axes(region: Region) -> list[str]:
@@ -184,6 +216,7 @@ def _vector(region: Region) -> list[Schedule]:
     legal = [
         a for a in region.axes
         if lane_steps[a] and all(s == 1 for s in lane_steps[a]) and not any(a in x.indirect for x in accesses)
+        and not any(_is_spread(n, a) for n in region.nodes)
     ]
     if not legal:
         if not region.axes:
@@ -198,6 +231,7 @@ def _vector(region: Region) -> list[Schedule]:
         rows = _pick_rows([a for a in parallel if a != lanes], {lanes}, accesses)
     grid = tuple(a for a in parallel if a not in (lanes, rows))
     base = Schedule(lanes, rows, grid, reduced[0] if reduced else None)
+    _check_guards(region, (rows, lanes))
     _check_loops(region, [a for a in (*grid, rows, lanes) if a is not None and a not in reduced])
     if not reduced:
         return [base]
@@ -259,6 +293,8 @@ def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
     if reduced and len(n_axes) > 1:
         raise NotFusible("the epilogue needs complete rows, but they are split over several axes")
     spanned = {x for i, n in enumerate(region.nodes) if depth[i] == len(levels) for x in n.axes}
+    last_stores = [o for o in region.outputs if depth[o.node] == len(levels)]
+    spanned |= {x for o in last_stores for e in o.index for x in e.names() if x in region.axes}  # an expanded result
     if not spanned <= {*grid, rows, lanes}:
         raise NotFusible("the epilogue has an axis that the matmul result lacks")
     _check_loops(region, [*grid, rows, *([] if reduced or schedule.is_chain else [lanes])])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ops form a kernel: a greedy search over producer-consumer edges, decided by region and schedule.
+"""Which ops form a kernel: a search over producer-consumer edges; region and schedule say what is legal, cost what pays.
 
 Views belong to whoever reads through them: a consumer folds them into its index maps, or, where the map
 would not be affine, the producer stores its result already transposed. What can be neither runs alone.
@@ -10,245 +10,349 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from gaf.dialects.graph.contract import GraphOp, location_name
-from gaf.dialects.graph.meaning import Meaning, View
-from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
+from gaf.config import FusionConfig
+from gaf.dialects.graph.meaning import Meaning
 from gaf.errors import InternalError
-from gaf.fusion.region import NotFusible, Region, build_region, reads_in
+from gaf.fusion import names
+from gaf.fusion.cost import CostModel, GroupCost, Pricer, Work, region_work, sizes, total
+from gaf.fusion.macros import Macro, find_macros
+from gaf.fusion.opgraph import OpGraph, effectful, is_constant
+from gaf.fusion.region import NotFusible, build_region
+from gaf.fusion.residency import resident_values
 from gaf.fusion.schedule import Schedule, choose_schedules
+
+if TYPE_CHECKING:
+    from gaf.fusion.candidates import Candidate
+    from gaf.fusion.exact import SearchReport
 
 MAX_GROUP_OPS = 64  # code size and planner cost: fusion.md 2.2 (8) allows 128
 MAX_WINDOW = 4000  # ops looked at to prove convexity of one merge
 
+SLACK = 0.15
+"""With the objective "traffic", how much slower than its parts a kernel may be modelled."""
+
+
+@dataclass(frozen=True)
+class Legal:
+    """What the legality check found out about a group; shared by structurally equal groups.
+
+    `inputs` are the positions of the region's inputs among the outside values of the signature, `outputs` the
+    number of stored results.
+    """
+
+    schedules: list[Schedule]
+    work: Work
+    inputs: tuple[int, ...]
+
 
 @dataclass(eq=False)
 class Group:
-    """Ops (numbers in block order) that form one kernel; `kind` and `schedules` come from the legality check."""
+    """Ops (numbers in block order) that form one kernel; `legal` comes from the legality check.
+
+    `best_us` is the least modelled time seen for its ops, as one kernel or as several. `label` is the name that
+    a rule gave it.
+    """
 
     ops: list[int]
-    schedules: list[Schedule]
+    legal: Legal | None = None
+    cost: GroupCost | None = None
+    best_us: float = 0.0
     alive: bool = True
+    label: str | None = None
+    rule: str | None = None
+
+    @property
+    def schedules(self) -> list[Schedule]:
+        return self.legal.schedules if self.legal is not None else []
 
     @property
     def kind(self) -> str:
         return self.schedules[0].kind
 
 
-@dataclass
+@dataclass(frozen=True)
 class Decision:
-    """One answered question: why these ops were joined, or why not. `reason` is empty for a join."""
+    """One answered question: were these two groups joined, and what was decisive?
 
-    producer: str
-    consumer: str
+    `reason` is the binding constraint with its number, empty for a join. `before` is the cost of the two
+    kernels, `after` that of one (None: there is no such kernel). `footprint` (bytes of UB at the smallest tile) and
+    `footprint_limit` belong to the joined kernel. `rule` names the rule that asked for the join.
+    """
+
+    producer_nodes: tuple[str, ...]
+    consumer_nodes: tuple[str, ...]
     fused: bool
     reason: str = ""
+    kind: str = ""
+    before: GroupCost | None = None
+    after: GroupCost | None = None
+    footprint_limit: int = 0
+    rule: str = ""
+
+    @property
+    def producer(self) -> str:
+        return " + ".join(self.producer_nodes)
+
+    @property
+    def consumer(self) -> str:
+        return " + ".join(self.consumer_nodes)
+
+    @property
+    def members(self) -> list[str]:
+        return list(dict.fromkeys((*self.producer_nodes, *self.consumer_nodes)))
+
+    @property
+    def kernels_before(self) -> int:
+        return (self.before.launches if self.before else 0) or 1 + bool(self.consumer_nodes)
+
+    @property
+    def kernels_after(self) -> int:
+        return 1 if self.fused else self.kernels_before
+
+    @property
+    def footprint(self) -> int:
+        return self.after.footprint if self.after is not None else 0
+
+    def to_json(self) -> dict[str, object]:
+        """Plain data; costs are left out where there are none."""
+        found: dict[str, object] = {
+            "members": self.members, "kind": self.kind, "fused": self.fused, "reason": self.reason, "rule": self.rule,
+            "kernels_before": self.kernels_before, "kernels_after": self.kernels_after,
+        }  # fmt: skip
+        for when, cost in (("before", self.before), ("after", self.after)):
+            if cost is not None:
+                found |= {f"bytes_{when}": cost.hbm_bytes, f"us_{when}": round(cost.us, 3), f"jit_s_{when}": round(cost.jit_s, 3)}
+        if self.after is not None:
+            found |= {"footprint": self.footprint, "footprint_limit": self.footprint_limit, "limit": self.after.limit}
+        return found
 
 
 @dataclass
 class FusionPlan:
-    """Groups in a legal order, ops that stay on the host with the reason, and every decision taken."""
+    """Groups in a legal order, ops that stay on the host with the reason, and every decision taken.
+
+    `left_alone` are patterns that another library covers: (its operator, op numbers). `candidates` are the groups
+    of two computing ops or more with their gains, `report` says what the search found and how good it is.
+    """
 
     groups: list[Group]
     host: dict[int, str]
     decisions: list[Decision]
     ops: list[Operation]
     folded_views: set[int] = field(default_factory=set)
+    candidates: list[Candidate] = field(default_factory=list)
+    left_alone: list[tuple[str, list[int]]] = field(default_factory=list)
+    report: SearchReport | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def plan_fusion(
     block: Block,
     *,
-    autofuse: bool = True,
+    config: FusionConfig | None = None,
+    autofuse: bool | None = None,
     max_depth: int | None = None,
-    strict: bool = False,
+    strict: bool | None = None,
     host: Mapping[int, str] | None = None,
-    pipelines: bool = False,
+    rules: bool = True,
+    candidates: bool = True,
 ) -> FusionPlan:
     """Decide the kernels of a block of graph ops.
 
-    With `autofuse=False` every op is its own kernel. `max_depth` bounds the contractions and reductions on
-    the longest path inside a kernel. Ops in `host` (number -> reason) are left alone.
-    With `pipelines`, vector work may feed a matmul of the same kernel, and matmuls may share one.
+    `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number -> reason)
+    are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False` doesn't describe
+    what was found. Raises InvalidInputError for a cost model or rule that fails (see `FusionConfig.rule_errors`).
     """
-    return _Search(block, autofuse, max_depth, strict, host or {}, pipelines).run()
+    config = config or FusionConfig()
+    changed: dict[str, object] = {}
+    if autofuse is not None:
+        changed["enable_autofuse"] = autofuse
+    if max_depth is not None:
+        changed["max_fusion_depth"] = max_depth
+    if strict is not None:
+        changed["numerics"] = "strict" if strict else "fast"
+    return Search(block, replace(config, **changed), host or {}, rules, candidates).run()  # type: ignore[arg-type]
 
 
-class _Search:
-    def __init__(self, block: Block, autofuse: bool, max_depth: int | None, strict: bool, host: Mapping[int, str], pipelines: bool) -> None:
-        self.pipelines = pipelines
-        self.autofuse, self.max_depth, self.strict = autofuse, max_depth, strict
-        self.ops = list(block.ops)
-        self.number = {op: i for i, op in enumerate(self.ops)}
-        self.meanings: dict[int, object] = {
-            i: op.meaning() for i, op in enumerate(self.ops) if isinstance(op, GraphOp) and not self.is_constant(op)
-        }
-        self.views = {i for i, m in self.meanings.items() if isinstance(m, View) and i not in host}
-        self.folded = {i for i in self.views if self.meanings[i].is_simple}  # type: ignore[union-attr]
-        self.group_of: dict[int, Group] = {}
+def model_of(config: FusionConfig) -> CostModel:
+    """The cost model of a configuration, priced for its chip and budgets."""
+    model = config.cost_model if isinstance(config.cost_model, CostModel) else CostModel(config.target)
+    model.configure(
+        config.target, matmul_precision=config.matmul_precision, core_budget=config.core_budget, l2_budget=config.l2_budget
+    )
+    return model
+
+
+class Search:
+    """One search over one block; `run` gives the plan."""
+
+    def __init__(
+        self, block: Block, config: FusionConfig, host: Mapping[int, str], rules: bool = True, candidates: bool = True
+    ) -> None:
+        self.config = config
+        self.strict = config.strict
+        self.with_rules, self.with_candidates = rules, candidates
+        self.env = sizes(config.symbols)
+        self.model = model_of(config)
+        self.pricer = Pricer(self.model, self.env)
         self.host: dict[int, str] = dict(host)
+        self.graph = OpGraph(block, host)
+        self.ops = self.graph.ops
+        self.group_of: dict[int, Group] = {}
+        self.single: dict[int, Work] = {}
         self.decisions: list[Decision] = []
-        self.cache: dict[tuple, list[Schedule] | str] = {}
+        self.notes: list[str] = []
+        self.left_alone: list[tuple[str, list[int]]] = []
+        self.refused: list[tuple[list[int], str, str]] = []
+        self.rule_gains: dict[tuple[str, tuple[str, ...]], float] = {}
+        self.alone: dict[int, Group] = {}
+        self.cache: dict[tuple, Legal | str] = {}
+        self._macros: list[Macro] | None = None
+        self._depths: dict[int, int] | None = None
 
-    @staticmethod
-    def is_constant(op: Operation) -> bool:
-        return isinstance(op, ConstantOp | WeightOp)
+    @property
+    def folded(self) -> set[int]:
+        return self.graph.folded
 
-    # -- legality ---------------------------------------------------------------------------------
+    @property
+    def macros(self) -> list[Macro]:
+        """LayerNorm, Softmax, GELU... in any spelling; found when they are first asked for."""
+        if self._macros is None:
+            self._macros = find_macros(self.graph, self.env)
+        return self._macros
 
-    def check(self, ops: Sequence[int], loose: Iterable[int] = ()) -> list[Schedule]:
-        """Schedules of a candidate group; raises NotFusible. `loose`: views kept out of the fold for this check."""
+    # -- legality and cost ------------------------------------------------------------------------
+
+    def check(self, ops: Sequence[int], loose: Iterable[int] = ()) -> Legal:
+        """Schedules and work of a candidate group; raises NotFusible. `loose`: views kept out of the fold for this check."""
+        return self._check(ops, loose)[0]
+
+    def _check(self, ops: Sequence[int], loose: Iterable[int] = ()) -> tuple[Legal, list[SSAValue], list[SSAValue]]:
         outside = set(loose)
         members = set(ops)
-        outputs = self.outputs_of(members, outside)
-        key = self.signature(ops, outputs, outside)
+        outputs = self.graph.outputs_of(members, outside)
+        key, external = self.graph.signature(members, outputs, outside)
         known = self.cache.get(key)
         if known is None:
             try:
                 operations = [self.ops[i] for i in members | (self.folded - outside)]
                 region = build_region(operations, outputs, self.strict)
-                known = choose_schedules(region)
-                if known[0].is_pipeline and not self.pipelines:
-                    raise NotFusible("vector work in front of a matmul, or two matmuls: pipelines are switched off")
-                self.check_depth(region)
+                schedules = choose_schedules(region)
+                position = {v: i for i, v in enumerate(external)}
+                inputs = tuple(position[v] for v in region.inputs)
+                known = Legal(schedules, region_work(region, schedules[0], self.env), inputs)
             except NotFusible as reason:
                 known = str(reason)
             self.cache[key] = known
         if isinstance(known, str):
             raise NotFusible(known)
-        return known
+        if self.config.max_fusion_depth is not None:
+            self.check_depth(members, self.config.max_fusion_depth)
+        return known, external, outputs
 
-    def check_depth(self, region: Region) -> None:
-        if self.max_depth is None:
-            return
-        depth: list[int] = []
-        for node in region.nodes:
-            below = max((depth[a] for a in node.args), default=0)
-            depth.append(below + (node.kind in ("reduce", "contract")))
-        if depth and max(depth) > self.max_depth:
-            raise NotFusible(f"fusion depth {max(depth)} > max_fusion_depth {self.max_depth}")
+    def check_depth(self, members: set[int], most: int) -> None:
+        """Contractions and reductions, a re-rolled one counting once, on the longest path inside a group."""
+        if self._depths is None:
+            self._depths = {
+                i: int(isinstance(m, Meaning) and any(s.reduced for s in m.stages)) for i, m in self.graph.meanings.items()
+            }
+            for macro in self.macros:
+                if macro.name in ("LayerNorm", "RMSNorm", "Softmax", "LogSoftmax"):
+                    self._depths.update({i: int(i == macro.last) for i in macro.ops})
+        depth: dict[int, int] = {}
+        for i in sorted(members):
+            depth[i] = max((depth[s] for s in self.graph.sources(i) if s in members), default=0) + self._depths.get(i, 0)
+        deepest = max(depth.values(), default=0)
+        if deepest > most and len(members) > 1:
+            raise NotFusible(f"fusion depth {deepest} > max_fusion_depth {most}")
 
-    def signature(self, ops: Sequence[int], outputs: Sequence[SSAValue], outside: set[int]) -> tuple:
-        """A key that is equal for structurally equal groups (repeated layers are analysed once)."""
-        numbers: dict[SSAValue, int] = {}
-        parts: list[object] = []
+    def build(self, ops: Sequence[int], loose: Iterable[int] = ()) -> Group:
+        """A priced group of these ops; raises NotFusible."""
+        legal, external, outputs = self._check(ops, loose)
+        reads = [self.graph.root(external[i]) in self.resident for i in legal.inputs]
+        writes = [v in self.resident for v in outputs]
+        cost = self.pricer.group(
+            [self.ops[i] for i in ops], [self.single.get(i) for i in ops], legal.work, reads, writes
+        )
+        return Group(list(ops), legal, cost, cost.us)
 
-        def visit(value: SSAValue) -> None:
-            if value in numbers:
-                return
-            owner = value.owner
-            index = self.number.get(owner) if isinstance(owner, Operation) else None
-            if isinstance(owner, ConstantOp) and owner.value.array.size == 1:
-                parts.append((value.type, owner.value))
-            elif index is not None and (index in members or (index in self.folded and index not in outside)):
-                for operand in owner.operands:
-                    visit(operand)
-                parts.append((owner.name, tuple(owner.properties.items()), tuple(numbers[o] for o in owner.operands), value.type))
-                for r in owner.results:
-                    if r is not value:
-                        numbers.setdefault(r, len(numbers))
-            else:
-                parts.append(value.type)
-            numbers[value] = len(numbers)
-
-        members = set(ops)
-        for value in outputs:
-            visit(value)
-        parts.append(tuple(numbers[v] for v in outputs))
-        return tuple(parts)
-
-    def outputs_of(self, members: set[int], outside: set[int] | frozenset[int] = frozenset()) -> list[SSAValue]:
-        """Results of members that something outside needs, directly or through folded views."""
-        return [r for i in sorted(members) for r in self.ops[i].results if self.escapes(r, members, outside)]
-
-    def escapes(self, value: SSAValue, members: set[int], outside: set[int] | frozenset[int]) -> bool:
-        stack = [value]
-        while stack:
-            for use in stack.pop().uses:
-                user = self.number[use.operation]
-                if user in members:
-                    continue
-                if user in self.folded and user not in outside:
-                    stack += self.ops[user].results
-                    continue
-                return True
-        return False
-
-    # -- the compute graph: ops joined through folded views ------------------------------------------
-
-    def sources(self, number: int) -> Iterator[int]:
-        """Ops whose results `number` reads, looking through folded views."""
-        stack = list(self.ops[number].operands)
-        seen: set[SSAValue] = set()
-        while stack:
-            value = stack.pop()
-            if value in seen or not isinstance(value.owner, Operation):
-                continue
-            seen.add(value)
-            i = self.number[value.owner]
-            if i in self.folded:
-                stack += value.owner.operands
-            else:
-                yield i
-
-    def consumers(self, number: int) -> Iterator[int]:
-        """Ops that read a result of `number`, looking through folded views."""
-        stack = list(self.ops[number].results)
-        seen: set[int] = set()
-        while stack:
-            for use in stack.pop().uses:
-                i = self.number[use.operation]
-                if i in seen:
-                    continue
-                seen.add(i)
-                if i in self.folded:
-                    stack += self.ops[i].results
-                else:
-                    yield i
+    def leaf_us(self, ops: Iterable[int]) -> float:
+        """Modelled time of ops as kernels of their own."""
+        return sum(self.pricer.leaf(self.ops[i], self.single.get(i)) for i in ops if names.computes(self.ops[i]))
 
     # -- steps ------------------------------------------------------------------------------------
 
     def run(self) -> FusionPlan:
-        self.folded -= {v for v in self.folded if self.gathers(v) and not all(self.computes(c) for c in self.consumers(v))}
+        graph = self.graph
+        self.folded.difference_update(
+            {
+                v for v in self.folded
+                if (graph.gathers(v) or graph.is_piecewise(v)) and not all(self.computes(c) for c in graph.consumers(v))
+            }
+        )
+        if self.with_rules and self.config.atb == "prefer":
+            from gaf.fusion.atb import leave_to_atb
+
+            leave_to_atb(self)
+        self.resident = resident_values(graph, self.env, self.model.l2_bytes * self.model.rates.l2_fraction)
         for i, op in enumerate(self.ops):
-            if i in self.meanings and i not in self.views and i not in self.host:
+            if i in graph.meanings and i not in graph.views and i not in self.host:
                 self.seed(i)
         self.absorb_views()
-        if self.autofuse:
-            self.number_units()
+        self.number_units()
+        copies = {id(g): replace(g) for g in self.group_of.values()}  # groups change when they are joined
+        self.alone = {i: copies[id(g)] for i, g in self.group_of.items()}
+        if self.with_rules:
+            from gaf.fusion.forced import apply_rules
+
+            apply_rules(self)
+        report = None
+        if self.config.enable_autofuse and self.config.strategy != "none":
+            if self.config.strategy == "optimal":
+                from gaf.fusion.exact import fuse_clusters
+
+                report = fuse_clusters(self)
             self.merge_edges()
-        groups = sorted({id(g): g for g in self.group_of.values()}.values(), key=lambda g: g.ops[-1])
-        plan = FusionPlan(groups, self.host, self.decisions, self.ops, self.folded)
+            self.apply_threshold()
+        plan = FusionPlan(
+            self.groups(), self.host, self.decisions, self.ops, self.folded, left_alone=self.left_alone, notes=self.notes
+        )
         check_acyclic(plan)
+        if self.with_candidates:
+            from gaf.fusion.candidates import find_candidates
+            from gaf.fusion.exact import judge
+
+            plan.candidates = find_candidates(self, plan.groups)
+            plan.report = judge(self, plan.groups, report)
         return plan
 
-    def gathers(self, view: int) -> bool:
-        """Does this view read through an index tensor? Then it is work, unlike a transpose of the caller's data."""
-        meaning = self.meanings[view]
-        return isinstance(meaning, View) and any(reads_in(e) for p in meaning.pieces for e in p.index)
+    def groups(self) -> list[Group]:
+        return sorted({id(g): g for g in self.group_of.values()}.values(), key=lambda g: g.ops[-1])
 
     def computes(self, number: int) -> bool:
-        return isinstance(self.meanings.get(number), Meaning) and number not in self.host
+        return self.graph.meaning(number) is not None and number not in self.host
 
     def seed(self, number: int) -> None:
         """Make an op a group of its own, with views on its operands folded as far as the maps stay affine."""
-        if not isinstance(self.meanings[number], Meaning):
-            self.host[number] = getattr(self.meanings[number], "reason", "no iteration space")
+        meaning = self.graph.meanings[number]
+        if not isinstance(meaning, Meaning):
+            self.host[number] = getattr(meaning, "reason", "no iteration space")
             return
-        try:
-            self.group_of[number] = Group([number], self.check([number]))
-            return
-        except NotFusible as error:
-            reason = str(error)
-        for cut in self.cuts(number):
+        reason = ""
+        for cut in (set[int](), *self.cuts(number)):
             try:
-                self.group_of[number] = Group([number], self.check([number], cut))
-            except NotFusible:
+                legal = self.check([number], cut)
+                self.single[number] = legal.work
+                self.group_of[number] = self.build([number], cut)
+            except NotFusible as error:
+                reason = reason or str(error)
                 continue
-            self.folded -= cut
+            self.folded.difference_update(cut)
             return
         self.host[number] = reason
 
@@ -258,10 +362,10 @@ class _Search:
         stack = [o.owner for o in self.ops[number].operands]
         while stack:
             owner = stack.pop()
-            if not isinstance(owner, Operation) or self.number[owner] not in self.folded:
+            if not isinstance(owner, Operation) or self.graph.number[owner] not in self.folded:
                 continue
-            if self.number[owner] not in chain:
-                chain.append(self.number[owner])
+            if self.graph.number[owner] not in chain:
+                chain.append(self.graph.number[owner])
                 stack += [o.owner for o in owner.operands]
         for view in reversed(chain):
             yield {view}
@@ -270,35 +374,39 @@ class _Search:
 
     def absorb_views(self) -> None:
         """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the host."""
-        for view in sorted(self.views - self.folded):
+        for view in sorted(self.graph.views - self.folded):
+            if view in self.host:
+                continue
             source = self.only_source(view)
             group = self.group_of.get(source) if source is not None else None
             if group is not None:
                 try:
-                    group.schedules = self.check([*group.ops, view])
-                    group.ops.append(view)
-                    self.group_of[view] = group
-                    continue
+                    wider = self.build([*group.ops, view])
                 except NotFusible:
                     pass
-            try:
-                if isinstance(self.meanings[view], View) and self.meanings[view].is_simple:  # type: ignore[union-attr]
-                    self.group_of[view] = Group([view], self.check([view]))
+                else:
+                    group.ops, group.legal, group.cost, group.best_us = wider.ops, wider.legal, wider.cost, wider.best_us
+                    self.group_of[view] = group
                     continue
-                self.host[view] = "a piecewise view (pad or concat)"
+            try:
+                self.group_of[view] = self.build([view])
             except NotFusible as error:
                 self.host[view] = str(error)
 
     def only_source(self, view: int) -> int | None:
         """The single producer of a stored view, if nothing else reads what lies between."""
-        value = self.ops[view].operands[0]
+        i = view
         while True:
+            if self.graph.is_piecewise(i) and len(self.ops[i].operands) > 1:
+                return None  # a concat is a copy of its own, which its producers may join
+            value = self.ops[i].operands[0]
             if not value.has_one_use() or not isinstance(value.owner, Operation):
                 return None
-            i = self.number[value.owner]
+            i = self.graph.number[value.owner]
             if i not in self.folded:
                 return i
-            value = value.owner.operands[0]
+
+    # -- joining ----------------------------------------------------------------------------------
 
     def merge_edges(self) -> None:
         """Join each op's group with its producers' groups, in block order, until nothing changes."""
@@ -313,37 +421,109 @@ class _Search:
 
     def merge_into_producers(self, number: int, record: bool) -> bool:
         changed = False
-        candidates = {id(self.group_of[s]): self.group_of[s] for s in self.sources(number) if s in self.group_of}
+        candidates = {id(self.group_of[s]): self.group_of[s] for s in self.graph.sources(number) if s in self.group_of}
         ordered = sorted(candidates.values(), key=lambda g: (not g.schedules[0].is_cube, -g.ops[-1]))
         for producer in ordered:
             consumer = self.group_of[number]
             if producer is consumer or not producer.alive:
                 continue
-            labels = self.label(producer), self.label(consumer)
-            reason = self.try_merge(producer, consumer)
+            sides = self.nodes(producer), self.nodes(consumer)
+            before = total([c for c in (producer.cost, consumer.cost) if c is not None])
+            reason, merged = self.try_merge(producer, consumer)
             changed |= not reason
             if record or not reason:
-                self.decisions.append(Decision(*labels, not reason, reason))
+                self.decide(*sides, reason, before, merged)
         return changed
 
-    def try_merge(self, producer: Group, consumer: Group) -> str:
-        """Merge two groups; returns "" or the binding constraint."""
+    def decide(
+        self, producer: tuple[str, ...], consumer: tuple[str, ...], reason: str, before: GroupCost | None,
+        merged: Group | None, rule: str = "",
+    ) -> None:  # fmt: skip
+        """Record an answer."""
+        self.decisions.append(
+            Decision(
+                producer, consumer, not reason, reason, merged.kind if merged is not None else "", before,
+                merged.cost if merged is not None else None, self.model.target.ub_usable_bytes, rule,
+            )  # fmt: skip
+        )
+
+    def try_merge(self, producer: Group, consumer: Group) -> tuple[str, Group | None]:
+        """Merge two groups; returns "" or the binding constraint, and the joined group if there is one."""
         if len(producer.ops) + len(consumer.ops) > MAX_GROUP_OPS:
-            return f"more than {MAX_GROUP_OPS} ops in one kernel"
-        ops = sorted(producer.ops + consumer.ops)
+            return f"{len(producer.ops) + len(consumer.ops)} ops in one kernel > {MAX_GROUP_OPS}", None
         try:
-            schedules = self.check(ops)
+            merged = self.build(sorted(producer.ops + consumer.ops))
         except NotFusible as error:
-            return str(error)
-        after = self.descendants(producer, consumer)
-        if isinstance(after, str):
-            return after
-        self.place(producer, consumer, after)
-        producer.alive = False
-        consumer.ops, consumer.schedules = ops, schedules
-        for i in ops:
-            self.group_of[i] = self.unit_of[i] = consumer
+            return str(error), None
+        reason = self.worth([producer, consumer], merged) or self.join(producer, consumer)
+        if reason:
+            return reason, merged
+        self.adopt(consumer, merged, producer)
+        return "", merged
+
+    def adopt(self, group: Group, merged: Group, *parts: Group) -> None:
+        """`group`, already in its place in the order, becomes the joined one."""
+        group.best_us = min(merged.best_us, group.best_us + sum(p.best_us for p in parts))
+        group.ops, group.legal, group.cost = merged.ops, merged.legal, merged.cost
+        for part in parts:
+            group.label, group.rule = group.label or part.label, group.rule or part.rule
+        for i in merged.ops:
+            self.group_of[i] = self.unit_of[i] = group
+
+    def worth(self, parts: Sequence[Group], merged: Group) -> str:
+        """ "" if one kernel is better than its parts under the objective, else why not, with the numbers."""
+        assert merged.cost is not None
+        apart = total([p.cost for p in parts if p.cost is not None])
+        if self.config.objective == "time":
+            if merged.cost.us >= apart.us:
+                return f"one kernel is modelled {merged.cost.us:.1f} µs ({merged.cost.limit}), apart {apart.us:.1f} µs"
+            return ""
+        if merged.cost.hbm_bytes > apart.hbm_bytes:
+            return f"one kernel moves {merged.cost.hbm_bytes} bytes, apart {apart.hbm_bytes}"
+        best = sum(p.best_us for p in parts)
+        if merged.cost.us > (1 + SLACK) * best:
+            busy = f", {merged.cost.blocks} blocks on {self.model.aic} cube cores" if merged.schedules[0].is_cube else ""
+            return (
+                f"one kernel is modelled {merged.cost.us:.1f} µs ({merged.cost.limit}{busy}), apart {best:.1f} µs: "
+                f"more than {100 * SLACK:.0f} % slower"
+            )
         return ""
+
+    def apply_threshold(self) -> None:
+        """Groups that save less than `cost_threshold` of their members' time become single kernels again."""
+        threshold = self.config.cost_threshold
+        if not threshold:
+            return
+        for group in self.groups():
+            if group.rule is not None or group.cost is None or sum(names.computes(self.ops[i]) for i in group.ops) < 2:
+                continue
+            alone = self.leaf_us(group.ops)
+            gain = 1 - (group.cost.us + self.jit_us(group.cost)) / alone if alone else 0.0
+            if gain >= threshold:
+                continue
+            reason = f"gain {100 * gain:.1f} % < cost_threshold {100 * threshold:g} %"
+            self.refused.append((list(group.ops), reason, ""))
+            before = total([g.cost for g in self.split(group.ops) if g.cost is not None])
+            self.decide(self.nodes(group), (), reason, before, group)
+
+    def split(self, ops: Sequence[int]) -> list[Group]:
+        """Put the ops of a group back into the groups that they started as."""
+        result: list[Group] = []
+        done: set[int] = set()
+        for i in sorted(ops):
+            if i in done:
+                continue
+            mates = [j for j in ops if self.alone[j] is self.alone[i]]
+            fresh = self.build(sorted(mates, key=lambda j: (j in self.graph.views, j)))
+            done.update(mates)
+            result.append(fresh)
+            for j in mates:
+                self.group_of[j] = fresh
+        return result
+
+    def jit_us(self, cost: GroupCost) -> float:
+        """The part of a kernel's build time that one run bears, in µs; 0 for kernels that are built ahead of time."""
+        return 1e6 * cost.jit_s / self.model.expected_runs if self.model.expected_runs else 0.0
 
     # -- order: every unit (group or single op) has a rank, a topological order kept up to date ----------
 
@@ -354,11 +534,28 @@ class _Search:
         for i in range(len(self.ops)):
             if i in self.folded or i in self.unit_of:
                 continue
-            unit = self.group_of.get(i) or Group([i], [])
+            unit = self.group_of.get(i) or Group([i])
             for j in unit.ops:
                 self.unit_of[j] = unit
             self.order.append(unit)
         self.rank = {unit: r for r, unit in enumerate(self.order)}
+
+    def join(self, producer: Group, consumer: Group) -> str:
+        """Give two units one place in the order, that of `consumer`; returns "" or why there is none.
+
+        Afterwards `producer` is dead and the caller must `adopt` its ops.
+        """
+        first, last = (producer, consumer) if self.rank[producer] < self.rank[consumer] else (consumer, producer)
+        after = self.descendants(first, last)
+        if isinstance(after, str):
+            return after
+        self.place(first, last, after)
+        if last is not consumer:  # the merged unit is called `consumer`
+            r = self.rank[last]
+            self.order[r], self.order[self.rank[first]] = consumer, last
+            self.rank[last], self.rank[consumer] = self.rank[first], r
+        producer.alive = False
+        return ""
 
     def descendants(self, producer: Group, consumer: Group) -> set[Group] | str:
         """Units after `producer` and ranked before `consumer` that depend on it.
@@ -371,16 +568,16 @@ class _Search:
         while stack:
             unit = stack.pop()
             for op in unit.ops:
-                for c in self.consumers(op):
+                for c in self.graph.consumers(op):
                     other = self.unit_of[c]
                     if other is consumer:
                         if unit is not producer:
-                            return f"a path through {self.name(unit.ops[0])} leaves and re-enters the group"
+                            return f"a path through {self.graph.name(unit.ops[0])} leaves and re-enters the group"
                     elif other not in found and other is not producer and self.rank[other] < last:
                         found.add(other)
                         stack.append(other)
             if len(found) > MAX_WINDOW:
-                return "too many ops between the two to prove that no path leaves and re-enters the group"
+                return f"more than {MAX_WINDOW} ops between the two: no proof that no path leaves and re-enters the group"
         return found
 
     def place(self, producer: Group, consumer: Group, after: set[Group]) -> None:
@@ -393,12 +590,70 @@ class _Search:
         for r in range(first, last + 1):
             self.rank[self.order[r]] = r
 
-    def name(self, number: int) -> str:
-        op = self.ops[number]
-        return location_name(op) or op.name
+    def convex(self, ops: Iterable[int]) -> str:
+        """ "" if no path leaves and re-enters these ops, else the reason."""
+        members = {self.unit_of[i] for i in ops}
+        last = max(self.rank[u] for u in members)
+        seen: set[Group] = set()
+        stack = [u for u in members]
+        while stack:
+            unit = stack.pop()
+            for op in unit.ops:
+                for c in self.graph.consumers(op):
+                    other = self.unit_of[c]
+                    if other in members:
+                        if unit not in members:
+                            return f"a path through {self.graph.name(unit.ops[0])} leaves and re-enters the group"
+                    elif other not in seen and self.rank[other] < last:
+                        seen.add(other)
+                        stack.append(other)
+            if len(seen) > MAX_WINDOW:
+                return f"more than {MAX_WINDOW} ops between members: no proof that no path leaves and re-enters the group"
+        return ""
 
-    def label(self, group: Group) -> str:
-        return " + ".join(self.name(i) for i in group.ops)
+    def fuse_set(self, ops: Sequence[int], merged: Group) -> str:
+        """Make one group of whole groups whose ops are `ops`; returns "" or why not."""
+        reason = self.convex(ops)
+        if reason:
+            return reason
+        units = sorted({self.unit_of[i] for i in ops}, key=lambda u: self.rank[u])
+        current = units[0]
+        for unit in units[1:]:
+            reason = self.join(current, unit)
+            if reason:
+                raise InternalError(f"a convex set of ops has no place in the order: {reason}")
+            best = current.best_us + unit.best_us
+            unit.ops = sorted(current.ops + unit.ops)
+            for i in unit.ops:
+                self.group_of[i] = self.unit_of[i] = unit
+            unit.best_us = best
+            current = unit
+        self.adopt(current, merged)
+        current.best_us = min(current.best_us, merged.best_us)
+        return ""
+
+    # -- names ------------------------------------------------------------------------------------
+
+    def nodes(self, group: Group) -> tuple[str, ...]:
+        return tuple(self.graph.name(i) for i in group.ops)
+
+    def titles(self, ops: Iterable[int]) -> list[str]:
+        """What people call the computing ops of a group, a macro counting as one."""
+        wanted = set(ops)
+        inside: dict[int, Macro] = {}
+        for macro in self.macros:
+            if len(macro.ops) > 1 and macro.name not in ("Linear", "Gate") and macro.ops <= wanted:
+                for i in macro.ops:
+                    inside.setdefault(i, macro)
+        found: list[str] = []
+        for i in sorted(wanted):
+            macro = inside.get(i)
+            if macro is not None:
+                if i == min(macro.ops):
+                    found.append(macro.name)
+            elif names.computes(self.ops[i]) or (i in self.graph.views and self.graph.gathers(i)):
+                found.append(names.op_title(self.ops[i]))
+        return found
 
 
 def check_acyclic(plan: FusionPlan) -> list[list[int]]:
@@ -433,6 +688,12 @@ def check_acyclic(plan: FusionPlan) -> list[list[int]]:
             if source != target and target not in successors[source]:
                 successors[source].add(target)
                 waiting[target] += 1
+    effects = effectful(plan.ops)
+    for first, second in zip(effects, effects[1:]):  # they keep their order
+        source, target = unit_of[first], unit_of[second]
+        if target not in successors[source]:
+            successors[source].add(target)
+            waiting[target] += 1
     ready = [(min(u), k) for k, u in enumerate(units) if not waiting[k]]
     heapq.heapify(ready)
     order: list[list[int]] = []
@@ -447,3 +708,7 @@ def check_acyclic(plan: FusionPlan) -> list[list[int]]:
         raise InternalError("the fusion plan has a cycle between kernels; please report this model")
     return order
 
+
+__all__ = [
+    "Decision", "FusionPlan", "Group", "Legal", "Search", "check_acyclic", "is_constant", "model_of", "plan_fusion",
+]  # fmt: skip

@@ -17,6 +17,8 @@ def op_title(op: Operation) -> str:
     """What people call an op: `MatMul`, `LayerNorm`, `Gelu`."""
     names = getattr(type(op), "ONNX", ())
     if not names:
+        if isinstance(custom := getattr(op, "user_name", None), str):
+            return custom
         return "".join(p.capitalize() for p in op.name.removeprefix("graph.").split("_"))
     return names[0].rpartition(".")[2].replace("Normalization", "Norm")
 

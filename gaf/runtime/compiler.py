@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import shlex
@@ -158,6 +159,73 @@ def key_of(*parts: str | bytes) -> str:
     for part in parts:
         digest.update((part if isinstance(part, bytes) else part.encode()) + b"\0")
     return digest.hexdigest()[:32]
+
+
+class ObjectCache:
+    """Compiled objects on disk, found by the content of their source and of every file that it includes.
+
+    Beside an object lies the list of its includes (from the compiler's -MMD) with their hashes, so editing a
+    header rebuilds only what includes it. `roots` are the folders whose files may change; others are the
+    compiler's own and belong to `common`, the parts of the key that all objects share.
+    """
+
+    def __init__(self, folder: Path, roots: Sequence[Path], common: Sequence[str]) -> None:
+        self.folder, self.roots, self.common = folder, tuple(roots), tuple(common)
+        self._hashes: dict[str, str] = {}
+
+    def find(self, source: Path) -> Path | None:
+        """The object of this source with the includes as they are now."""
+        stem = self._stem(source)
+        for listing in sorted(self.folder.glob(f"{stem}-*.json")):
+            try:
+                includes = json.loads(listing.read_text())
+            except (OSError, ValueError):
+                continue
+            built = listing.with_suffix(".o")
+            if all(self._hash(name) == digest for name, digest in includes.items()) and built.exists():
+                return built
+        return None
+
+    def keep(self, source: Path, built: Path, depends: Path, started: float) -> Path:
+        """Take an object into the cache; `depends` is the compiler's list of what it includes.
+
+        An object whose includes were edited after `started` (a time.time()) serves this process only: nobody
+        knows which text the compiler read.
+        """
+        words = depends.read_text().replace("\\\n", " ").partition(": ")[2].split()
+        names = [name for word in words if (name := self._name(Path(word))) is not None]
+        files = [source, *(self._path(name) for name in names)]
+        if any(f.stat().st_mtime >= started for f in files):
+            target = self.folder / f"{source.stem}-{os.getpid()}-{built.name}"
+            publish(built, target)
+            return target
+        includes = {name: self._hash(name) for name in sorted(names)}
+        target = self.folder / f"{self._stem(source)}-{key_of(*includes.values())}.o"
+        publish(built, target)
+        listing = built.with_suffix(".json")
+        listing.write_text(json.dumps(includes))
+        publish(listing, target.with_suffix(".json"))
+        return target
+
+    def _stem(self, source: Path) -> str:
+        return f"{source.stem}-{key_of(self._name(source) or source.name, source.read_bytes(), *self.common)}"
+
+    def _name(self, path: Path) -> str | None:
+        """A path as "number of the root/relative path", the same wherever the package lies."""
+        for i, root in enumerate(self.roots):
+            if path.is_relative_to(root):
+                return f"{i}/{path.relative_to(root).as_posix()}"
+        return None
+
+    def _hash(self, name: str) -> str:
+        if name not in self._hashes:
+            path = self._path(name)
+            self._hashes[name] = key_of(path.read_bytes()) if path.exists() else ""
+        return self._hashes[name]
+
+    def _path(self, name: str) -> Path:
+        number, _, relative = name.partition("/")
+        return self.roots[int(number)] / relative
 
 
 def run_compiler(command: Sequence[str], what: str, reproducer: Path | None = None) -> None:

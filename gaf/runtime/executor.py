@@ -2,7 +2,8 @@
 """Runs a fused model: every `graph.fused` on an engine, the few other ops through their references.
 
 Engines: "host" builds the printed C++ with the system compiler and runs it on the host twin in fast mode;
-"check" does so in check mode and collects violations; "interpreter" runs the ascendc level in Python;
+"check" does so in check mode and collects violations; "trace" makes a timeline of every launch as it would
+run on the device; "interpreter" runs the ascendc level in Python;
 "tile" and "graph" run the levels above (for bisecting).
 """
 
@@ -19,20 +20,26 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import bind_results, check_inputs, run_block, run_op
-from gaf.dialects.graph.model import Model, bind_symbols
+from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from gaf.runtime.timeline import Timeline
+    from gaf.runtime.twin import LaunchResult
     from gaf.runtime.kernel import Kernel
 
-ENGINES = ("auto", "host", "check", "interpreter", "tile", "graph")
+ENGINES = ("auto", "host", "check", "trace", "interpreter", "tile", "graph")
+TWIN_MODES = {"host": "fast", "check": "check", "trace": "trace"}
 Observer = Callable[["Launch"], None]
 
 
 @dataclass
 class Launch:
-    """One executed kernel: the operands of its fused op, its outputs, and what check mode found."""
+    """One executed kernel: the operands of its fused op, its outputs, and what check or trace mode found.
+
+    `violations` and `notes` are JSON objects of check mode; `timeline` is trace mode's.
+    """
 
     fused: FusedOp
     kernel: Kernel
@@ -40,6 +47,8 @@ class Launch:
     outputs: list[np.ndarray]
     symbols: Mapping[str, int]
     violations: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    timeline: Timeline | None = None
 
 
 class Executor:
@@ -54,15 +63,14 @@ class Executor:
 
     def build(self, on_progress: Callable[[str, int, int], None] | None = None) -> None:
         """Compile all kernels for the engine (cached on disk); nothing to do for the Python engines."""
-        if self.engine not in ("host", "check"):
+        if self.engine not in TWIN_MODES:
             return
         from gaf.runtime.twin import build_kernels
 
         with self._lock:
             if not self.built:
-                mode = "fast" if self.engine == "host" else "check"
                 sources = [(k.name, k.source) for k in self.kernels.values()]
-                self.built = build_kernels(sources, mode=mode, on_progress=on_progress)
+                self.built = build_kernels(sources, mode=TWIN_MODES[self.engine], on_progress=on_progress)
 
     def run(self, inputs: Mapping[str, np.ndarray], observe: Observer | None = None) -> dict[str, np.ndarray]:
         """The model's outputs; `observe` sees every kernel launch."""
@@ -70,6 +78,7 @@ class Executor:
         model = self.model
         arrays = check_inputs(model, inputs)
         env = dict(bind_symbols(model.input_names, model.input_types, arrays, model.source))
+        check_conditions(model, env)
         values: dict[SSAValue, np.ndarray] = dict(zip(model.block.args, arrays))
         for op in model.block.ops:
             operands = [values[o] for o in op.operands]
@@ -97,9 +106,10 @@ class Executor:
             return run_block(fused.block, operands, self.model.weights, env)
         kernel = self.select(fused, env)
         inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
-        violations = self._run_kernel(kernel, inputs, outputs, env)
+        found = self._run_kernel(kernel, inputs, outputs, env)
         if observe is not None:
-            observe(Launch(fused, kernel, list(operands), outputs, env, violations))
+            seen = (found.violations, found.notes, found.timeline) if found is not None else ()
+            observe(Launch(fused, kernel, list(operands), outputs, env, *seen))
         return outputs
 
     def select(self, fused: FusedOp, env: Mapping[str, int]) -> Kernel:
@@ -123,22 +133,27 @@ class Executor:
 
     def _run_kernel(
         self, kernel: Kernel, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int]
-    ) -> list[dict[str, Any]]:
+    ) -> LaunchResult | None:
         if self.engine in ("interpreter", "tile"):
             arrays = dict(zip(kernel.arg_names, [*inputs, *outputs]))
             results = kernel.interpret(arrays, env, level="tile" if self.engine == "tile" else "ascendc")
             for name, out in zip(kernel.arg_names[len(inputs):], outputs):
                 out[...] = results[name]
-            return []
+            return None
         launch = kernel.host.evaluate(env)
-        result = self.built[kernel.name].launch(
-            [*inputs, *outputs], launch.workspace, launch.packed, launch.blocks, outputs=len(outputs)
-        )
+        arrays, built = [*inputs, *outputs], self.built[kernel.name]
+        result = built.launch(arrays, launch.workspace, launch.packed, launch.blocks, outputs=len(outputs))
         if result.deadlock:
             raise InternalError(
                 f"kernel '{kernel.name}' deadlocks on the host twin", where=", ".join(kernel.members), got=result.message
             )
-        return result.violations
+        if self.engine == "check" and launch.blocks > 1 and not result.violations:
+            # All tiles on one core as well: it comes back to every buffer of its rings.
+            scratch = [*inputs, *(np.empty_like(o) for o in outputs)]
+            alone = built.launch(scratch, launch.workspace, launch.packed, 1, outputs=len(outputs), again=False)
+            result.violations += alone.violations
+            result.total += alone.total
+        return result
 
 
 def contiguous(array: np.ndarray) -> np.ndarray:

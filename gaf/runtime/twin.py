@@ -7,6 +7,7 @@ import ctypes
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from gaf.runtime.compiler import (
     INCLUDE,
     NATIVE,
     Compiler,
+    ObjectCache,
     build_lock,
     cpu_identity,
     default_cache_dir,
@@ -33,8 +35,10 @@ from gaf.runtime.compiler import (
     tree_digest,
     work_dir,
 )
+from gaf.runtime.timeline import Timeline, costs_of, take
+from gaf.target.timing import Timing
 
-MODES = {"fast": 1, "check": 2}
+MODES = {"fast": 1, "check": 2, "trace": 3}
 KERNEL_FLAGS = (*COMMON_FLAGS, "-O1", "-fno-exceptions", "-fno-rtti", "-w")
 RUNTIME_FLAGS = (
     *COMMON_FLAGS,
@@ -53,23 +57,31 @@ class _Result(ctypes.Structure):
 
     _fields_ = [
         ("threads", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("again", ctypes.c_uint32),
         ("roles", ctypes.c_void_p),
         ("text", ctypes.c_void_p),
         ("text_bytes", ctypes.c_uint64),
+        ("costs", ctypes.c_void_p),
         ("violations", ctypes.c_uint64),
         ("deadlock", ctypes.c_uint32),
         ("kernel_type", ctypes.c_uint32),
+        ("notes", ctypes.c_uint64),
+        ("trace", ctypes.c_void_p),
     ]
 
 
 @dataclass
 class LaunchResult:
-    """What a launch found: violations (JSON objects of check mode, at most 50) and whether it got stuck."""
+    """What a launch found: violations (JSON objects of check mode, at most 50) and whether it got stuck.
+
+    `notes` are remarks of check mode that break no rule (same form); `timeline` is what trace mode made.
+    """
 
     violations: list[dict[str, Any]] = field(default_factory=list)
     deadlock: bool = False
     total: int = 0
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    timeline: Timeline | None = None
 
     @property
     def message(self) -> str:
@@ -113,12 +125,17 @@ class TwinKernel:
         blocks: int,
         outputs: int = 0,
         threads: int = 0,
+        again: bool = True,
+        timing: Timing | None = None,
+        spans: bool = True,
     ) -> LaunchResult:
         """Run `blocks` blocks.
 
         `workspace_bytes` None: the kernel has no workspace argument (0 still passes one). The last `outputs`
         arrays are outputs, which check mode wants to see written. `threads` 0: GAF_THREADS or one a processor
-        (fast mode).
+        (fast mode). `again`: check mode runs a kernel without violations a second time with the cores in reverse
+        order, and reports bytes that differ. `timing`: the figures of trace mode (the default chip's otherwise);
+        `spans`: keep every instruction of the timeline.
         Raises InvalidInputError for arrays that are not C-contiguous or arguments that don't fit the kernel.
         """
         for i, a in enumerate(arrays):
@@ -142,7 +159,11 @@ class TwinKernel:
         role_bytes = (ctypes.c_uint8 * max(n, 1))(*roles)
         text_bytes = REPORT_BYTES if self.mode == "check" else 4096
         text = ctypes.create_string_buffer(text_bytes)
-        result = _Result(threads, 0, ctypes.addressof(role_bytes), ctypes.addressof(text), text_bytes)
+        result = _Result(threads, int(again), ctypes.addressof(role_bytes), ctypes.addressof(text), text_bytes)
+        if self.mode == "trace":
+            timing = timing or Timing.of()
+            costs = costs_of(timing, spans)
+            result.costs = ctypes.addressof(costs)
         code = self._entry(
             (ctypes.c_void_p * max(n, 1))(*pointers),
             (ctypes.c_uint64 * max(n, 1))(*sizes),
@@ -152,14 +173,20 @@ class TwinKernel:
             blocks,
             ctypes.byref(result),
         )
-        if code == 0:
-            return LaunchResult()
+        timeline = None
+        if result.trace and timing is not None:
+            assert _runtime is not None
+            timeline = take(result.trace, _runtime, self.name, timing)
+        if code == 0 and not result.notes:
+            return LaunchResult(timeline=timeline)
         # A line that was cut off at the end of the buffer does not end with a brace.
         lines = text.value.decode("utf-8", "replace").splitlines()
         violations = [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
         if code == 3:
             raise InvalidInputError(violations[0]["message"] if violations else "bad launch", where=self.name)
-        return LaunchResult(violations, bool(result.deadlock), result.violations)
+        notes = [v for v in violations if v.get("note")]
+        violations = [v for v in violations if not v.get("note")]
+        return LaunchResult(violations, bool(result.deadlock), result.violations, notes, timeline)
 
 
 # ---- the runtime library -----------------------------------------------------------------------------------
@@ -177,42 +204,44 @@ def load_runtime(jobs: int = 2, on_progress: Progress | None = None) -> None:
             _runtime = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
+def runtime_path() -> Path:
+    """The runtime library, built if need be: what a program with kernels links with."""
+    load_runtime()
+    assert _runtime is not None
+    return Path(_runtime._name)
+
+
 def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) -> Path:
-    """The library, from the cache or built: one object a source, cached too, then one link."""
+    """The library, from the cache or built: one object a source, each cached by what it includes, and one link."""
     cache = default_cache_dir()
     flags = [*compiler.flags(*RUNTIME_FLAGS), *native_flags(compiler)]
     common = (*compiler.command, compiler.version, *flags, repr(EXTRA_FLAGS), cpu_identity())
-    target = cache / f"runtime-{key_of(tree_digest(NATIVE, INCLUDE), *common)}" / "libgaf_twin.so"
-    if target.exists():
+    sources = sorted(NATIVE.rglob("*.cpp"), key=lambda p: -p.stat().st_size)  # the longest first
+    objects = ObjectCache(cache / "objects", (NATIVE, INCLUDE), common)
+    found = [objects.find(source) for source in sources]
+
+    def library(kept: list[Path]) -> Path:
+        return cache / f"runtime-{key_of(*sorted(o.name for o in kept), *common)}" / "libgaf_twin.so"
+
+    if all(found) and (target := library([o for o in found if o])).exists():
         return target
     with build_lock(cache / "runtime.lock"), work_dir(cache) as work:
-        if target.exists():
-            return target
-        sources = sorted(NATIVE.rglob("*.cpp"), key=lambda p: -p.stat().st_size)  # the longest first
-        headers = tree_digest(NATIVE, INCLUDE, suffixes=(".h",))
         done = 0
         lock = threading.Lock()
 
         def build(source: Path) -> Path:
             nonlocal done
-            key = key_of(headers, str(source.relative_to(NATIVE)), source.read_bytes(), *common)
-            kept = cache / "objects" / f"{source.stem}-{key}.o"
-            if not kept.exists():
-                out = work / kept.name
-                extra = EXTRA_FLAGS.get(source.name, ())
+            kept = objects.find(source)
+            if kept is None:
+                out = work / f"{key_of(str(source))}.o"
+                depends = out.with_suffix(".d")
                 command = [
-                    *compiler.command,
-                    *flags,
-                    *extra,
-                    f"-I{INCLUDE}",
-                    f"-I{NATIVE}",
-                    "-c",
-                    str(source),
-                    "-o",
-                    str(out),
-                ]
+                    *compiler.command, *flags, *EXTRA_FLAGS.get(source.name, ()), f"-I{INCLUDE}", f"-I{NATIVE}",
+                    "-MMD", "-MF", str(depends), "-c", str(source), "-o", str(out),
+                ]  # fmt: skip
+                started = time.time()
                 run_compiler(command, f"runtime library, {source.name}")
-                publish(out, kept)
+                kept = objects.keep(source, out, depends, started)
             with lock:
                 done += 1
                 if on_progress is not None:
@@ -220,13 +249,15 @@ def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) 
             return kept
 
         with ThreadPoolExecutor(max(jobs, 1)) as pool:
-            objects = list(pool.map(build, sources))
-        library = work / "libgaf_twin.so"
-        run_compiler(
-            [*compiler.command, "-shared", *map(str, objects), "-lpthread", "-lm", "-o", str(library)],
-            "runtime library",
-        )
-        publish(library, target)
+            built = list(pool.map(build, sources))
+        target = library(built)
+        if not target.exists():
+            linked = work / "libgaf_twin.so"
+            run_compiler(
+                [*compiler.command, "-shared", *map(str, built), "-lpthread", "-lm", "-o", str(linked)],
+                "runtime library",
+            )
+            publish(linked, target)
     return target
 
 
@@ -270,7 +301,7 @@ def _build_kernel(compiler: Compiler, name: str, source: str, mode: str) -> Path
     if not name.isidentifier():
         raise InvalidInputError(f"'{name}' is not a kernel name", expected="a C++ identifier")
     cache = default_cache_dir()
-    flags = [*compiler.flags(*KERNEL_FLAGS), f"-DGAF_TWIN={MODES[mode]}"]
+    flags = [*compiler.flags(*KERNEL_FLAGS), f"-DGAF_TWIN={MODES[mode]}", "-DGAF_TWIN_LEAN"]
     key = key_of(source, name, tree_digest(INCLUDE, DEVICE), *compiler.command, compiler.version, *flags)
     target = cache / "kernels" / key[:2] / f"{name}-{key}.so"
     if target.exists():

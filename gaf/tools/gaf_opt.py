@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gaf-opt`: opens `.mlir` and `.onnx`, runs passes by name, and prints MLIR or Ascend C."""
+"""`gaf-opt`: opens `.mlir`, `.onnx` and `.gaf`, runs passes by name, and prints MLIR or Ascend C."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ DIALECTS = {
 FRONTENDS = {
     "mlir": "gaf.tools.mlir_frontend:MlirFrontend",
     "onnx": "gaf.tools.onnx_frontend:OnnxFrontend",
+    "gaf": "gaf.tools.gaf_frontend:GafFrontend",
 }
 """File extensions, and the `Frontend` that reads them."""
 
@@ -71,7 +72,7 @@ class GafOptMain(xDSLOptMain):
     def __init__(self, args: Sequence[str] | None = None) -> None:
         self.current_pass: str | None = None
         self.rewrites = RewriteLog()
-        super().__init__("Run gaf's passes on .mlir and .onnx files", args)
+        super().__init__("Run gaf's passes on .mlir, .onnx and .gaf files", args)
 
     def register_all_dialects(self) -> None:
         for name, target in DIALECTS.items():

@@ -11,9 +11,22 @@
 
 namespace gaf {
 
+// The queues of a BlockMmad.
+struct MmadQueues {
+    static constexpr uint32_t PANEL_BYTES = 512;      // bytes of k in an L1 panel, for one m or n
+    static constexpr uint32_t L0_BYTES = 32 * 1024;  // half of L0A and of L0B
+
+    AscendC::TQue<AscendC::TPosition::A1, 2> a1;
+    AscendC::TQue<AscendC::TPosition::B1, 2> b1;
+    AscendC::TQue<AscendC::TPosition::A2, 2> a2;
+    AscendC::TQue<AscendC::TPosition::B2, 2> b2;
+    AscendC::TQue<AscendC::TPosition::CO1, 1> c;
+};
+
 // AT: float, half or bfloat16_t. TA: A is stored [k, m] (else [m, k]). TB: B is stored [n, k] (else [k, n]).
 // CT: float or AT. One object serves any number of blocks; blocks are limited to maxM <= 128 by maxN <= 256,
-// k is free.
+// k is free. L0 has room for the queues of one object: a kernel whose products differ in operand layout or type
+// gives them to the first object by Init, and the others use them by Share.
 //
 // Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each ->
 // Mmad into one L0C tile -> Fixpipe to GM. A panel holds 512 bytes of k, so that rows along k are read in
@@ -28,14 +41,23 @@ public:
     // Makes the queues: L1 2 x (maxM + maxN) x 512 bytes, L0A and L0B 2 x 32 KiB, L0C maxM x maxN floats.
     __aicore__ inline void Init(AscendC::TPipe* pipe, uint32_t maxM = 128, uint32_t maxN = 256)
     {
-        maxM_ = RoundUp(maxM, 16);
-        maxN_ = RoundUp(maxN, 16);
-        pipe->InitBuffer(qa1_, 2, maxM_ * PANEL_BYTES);
-        pipe->InitBuffer(qb1_, 2, maxN_ * PANEL_BYTES);
-        pipe->InitBuffer(qa2_, 2, L0_BYTES);
-        pipe->InitBuffer(qb2_, 2, L0_BYTES);
-        pipe->InitBuffer(qc_, 1, maxM_ * maxN_ * sizeof(float));
+        const uint32_t rows = RoundUp(maxM, 16), cols = RoundUp(maxN, 16);
+        pipe->InitBuffer(own_.a1, 2, rows * PANEL_BYTES);
+        pipe->InitBuffer(own_.b1, 2, cols * PANEL_BYTES);
+        pipe->InitBuffer(own_.a2, 2, L0_BYTES);
+        pipe->InitBuffer(own_.b2, 2, L0_BYTES);
+        pipe->InitBuffer(own_.c, 1, rows * cols * sizeof(float));
+        queues_ = &own_;
     }
+
+    // Uses the queues of an object that had Init: for blocks up to the same size.
+    template <class Other>
+    __aicore__ inline void Share(Other& other)
+    {
+        queues_ = other.Queues();
+    }
+
+    __aicore__ inline MmadQueues* Queues() { return queues_; }
 
     // c[i * ldc + j] = sum over k of A[i, k] * B[k, j] for i < m <= maxM, j < n <= maxN; lda, ldb, ldc in
     // elements.
@@ -45,25 +67,25 @@ public:
     {
         const uint32_t mPad = RoundUp(m, 16), nPad = RoundUp(n, 16);
         const uint32_t step = StepOf(Max(mPad, nPad));
-        LocalTensor<float> l0c = qc_.template AllocTensor<float>();
+        LocalTensor<float> l0c = queues_->c.template AllocTensor<float>();
         LoadPanels(a, lda, b, ldb, m, n, 0, Min(k, PANEL_K));
         for (uint32_t k1 = 0; k1 < k; k1 += PANEL_K) {
             const uint32_t kPanel = Min(k - k1, PANEL_K);
             if (k1 + PANEL_K < k) {
                 LoadPanels(a, lda, b, ldb, m, n, k1 + PANEL_K, Min(k - k1 - PANEL_K, PANEL_K));
             }
-            LocalTensor<AT> b1 = qb1_.template DeQue<AT>();
-            LocalTensor<AT> a1 = qa1_.template DeQue<AT>();
+            LocalTensor<AT> b1 = queues_->b1.template DeQue<AT>();
+            LocalTensor<AT> a1 = queues_->a1.template DeQue<AT>();
             for (uint32_t k0 = 0; k0 < kPanel; k0 += step) {
                 const uint32_t kTile = Min(kPanel - k0, step);
-                LocalTensor<AT> b2 = qb2_.template AllocTensor<AT>();
+                LocalTensor<AT> b2 = queues_->b2.template AllocTensor<AT>();
                 LoadB(b2, b1, nPad, k0, kTile, kPanel);
-                qb2_.EnQue(b2);
-                LocalTensor<AT> a2 = qa2_.template AllocTensor<AT>();
+                queues_->b2.EnQue(b2);
+                LocalTensor<AT> a2 = queues_->a2.template AllocTensor<AT>();
                 LoadA(a2, a1, mPad, k0, kTile, kPanel);
-                qa2_.EnQue(a2);
-                b2 = qb2_.template DeQue<AT>();
-                a2 = qa2_.template DeQue<AT>();
+                queues_->a2.EnQue(a2);
+                b2 = queues_->b2.template DeQue<AT>();
+                a2 = queues_->a2.template DeQue<AT>();
                 AscendC::MmadParams p;
                 p.m = static_cast<uint16_t>(m);
                 p.n = static_cast<uint16_t>(nPad);
@@ -75,28 +97,28 @@ public:
                     10) {  // a small product ends before the next may read its sums
                     AscendC::PipeBarrier<PIPE_M>();
                 }
-                qa2_.FreeTensor(a2);
-                qb2_.FreeTensor(b2);
+                queues_->a2.FreeTensor(a2);
+                queues_->b2.FreeTensor(b2);
             }
-            qa1_.FreeTensor(a1);
-            qb1_.FreeTensor(b1);
+            queues_->a1.FreeTensor(a1);
+            queues_->b1.FreeTensor(b1);
         }
-        qc_.EnQue(l0c);
-        l0c = qc_.template DeQue<float>();
+        queues_->c.EnQue(l0c);
+        l0c = queues_->c.template DeQue<float>();
         AscendC::FixpipeParamsV220 f(static_cast<uint16_t>(nPad), static_cast<uint16_t>(m),
                                      static_cast<uint16_t>(mPad), static_cast<uint32_t>(ldc), false);
         f.quantPre = IS_SAME<CT, half>         ? QuantMode_t::F322F16
                      : IS_SAME<CT, bfloat16_t> ? QuantMode_t::F322BF16
                                                : QuantMode_t::NoQuant;
         AscendC::Fixpipe<CT, float, AscendC::CFG_ROW_MAJOR>(c, l0c, f);
-        qc_.FreeTensor(l0c);
+        queues_->c.FreeTensor(l0c);
     }
 
 private:
     static constexpr uint32_t C0 = BLOCK_BYTES / sizeof(AT);  // elements of a fractal row
-    static constexpr uint32_t PANEL_BYTES = 512;              // bytes of k in an L1 panel, for one m or n
+    static constexpr uint32_t PANEL_BYTES = MmadQueues::PANEL_BYTES;
     static constexpr uint32_t PANEL_K = PANEL_BYTES / sizeof(AT);  // 256, or 128 for float
-    static constexpr uint32_t L0_BYTES = 32 * 1024;                // half of L0A and of L0B
+    static constexpr uint32_t L0_BYTES = MmadQueues::L0_BYTES;
 
     // k of one L0 tile: a multiple of 16 that keeps the wider operand within L0_BYTES.
     static __aicore__ inline uint32_t StepOf(uint32_t wide)
@@ -141,20 +163,20 @@ private:
     __aicore__ inline void LoadPanels(const GlobalTensor<AT>& a, uint64_t lda, const GlobalTensor<AT>& b,
                                       uint64_t ldb, uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
     {
-        LocalTensor<AT> b1 = qb1_.template AllocTensor<AT>();
+        LocalTensor<AT> b1 = queues_->b1.template AllocTensor<AT>();
         if constexpr (TB) {
             Nd2Nz(b1, b[k1], ldb, n, kPanel, C0);
         } else {
             Nd2Nz(b1, b[k1 * ldb], ldb, kPanel, n, 16);
         }
-        qb1_.EnQue(b1);
-        LocalTensor<AT> a1 = qa1_.template AllocTensor<AT>();
+        queues_->b1.EnQue(b1);
+        LocalTensor<AT> a1 = queues_->a1.template AllocTensor<AT>();
         if constexpr (TA) {
             Nd2Nz(a1, a[k1 * lda], lda, kPanel, m, 16);
         } else {
             Nd2Nz(a1, a[k1], lda, m, kPanel, C0);
         }
-        qa1_.EnQue(a1);
+        queues_->a1.EnQue(a1);
     }
 
     // One Load3D: the L1 panel seen as an image of one line of `rows` pixels and `channels` channels.
@@ -200,12 +222,8 @@ private:
         }
     }
 
-    AscendC::TQue<AscendC::TPosition::A1, 2> qa1_;
-    AscendC::TQue<AscendC::TPosition::B1, 2> qb1_;
-    AscendC::TQue<AscendC::TPosition::A2, 2> qa2_;
-    AscendC::TQue<AscendC::TPosition::B2, 2> qb2_;
-    AscendC::TQue<AscendC::TPosition::CO1, 1> qc_;
-    uint32_t maxM_ = 0, maxN_ = 0;
+    MmadQueues own_;
+    MmadQueues* queues_ = nullptr;
 };
 
 }  // namespace gaf

@@ -105,6 +105,57 @@ __aicore__ inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>
     }
 }
 
+// `count` elements (whole blocks) become `value`, whatever their type. 64-bit values: 0 only.
+template <class T>
+__aicore__ inline void FillTile(const LocalTensor<T>& dst, T value, uint32_t count)
+{
+    if constexpr (sizeof(T) == 1) {
+        const uint16_t byte = static_cast<uint8_t>(value);
+        Duplicate(dst.template ReinterpretCast<int16_t>(), static_cast<int16_t>(byte | (byte << 8)),
+                  static_cast<int32_t>(count / 2));
+    } else if constexpr (sizeof(T) == 8) {
+        Duplicate(dst.template ReinterpretCast<int32_t>(), static_cast<int32_t>(value),
+                  static_cast<int32_t>(count * 2));
+    } else {
+        Duplicate(dst, value, static_cast<int32_t>(count));
+    }
+}
+
+// A tile of which only a box comes from memory: dst[r, c] = src[(r - row0) * gmRowStride + c - col0] inside
+// row0 <= r < row0 + nrows, col0 <= c < col0 + ncols, and `fill` elsewhere, pad lanes included. src is the
+// box's first element; an empty box reads nothing. The fill runs on V, the copy on MTE2 after it: dst is ready
+// for V when MTE2 is done.
+template <class T>
+__aicore__ inline void LoadTileBox(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t rows,
+                                   uint32_t lanes, uint32_t row0, uint32_t col0, uint32_t nrows,
+                                   uint32_t ncols, uint64_t gmRowStride, T fill)
+{
+    const uint32_t pitch = PitchOf<T>(lanes);
+    if (nrows >= rows && ncols >= lanes) {
+        LoadTile(dst, src, rows, lanes, gmRowStride);
+        return;
+    }
+    PipeBarrier<PIPE_V>();  // readers of the buffer's previous tile
+    FillTile(dst, fill, rows * pitch);
+    SyncPipes<AscendC::HardEvent::V_MTE2>();
+    if (nrows == 0 || ncols == 0) {
+        return;
+    }
+    const uint32_t left = col0 % BLOCK<T>, width = RoundUp(left + ncols, BLOCK<T>);
+    const DataCopyPadExtParams<T> pad{true, static_cast<uint8_t>(left),
+                                      static_cast<uint8_t>(width - left - ncols), fill};
+    const uint32_t at = row0 * pitch + (col0 - left), ubGap = (pitch - width) / BLOCK<T>;
+    const uint64_t gap = (gmRowStride - ncols) * sizeof(T);
+    const uint32_t step = gmRowStride >= ncols && gap <= 0xffffffffull ? MAX_BURSTS : 1;
+    for (uint32_t r = 0; r < nrows; r += step) {
+        const uint32_t n = Min(nrows - r, step);
+        DataCopyPad(dst[at + r * pitch], src[r * gmRowStride],
+                    DataCopyExtParams{static_cast<uint16_t>(n), static_cast<uint32_t>(ncols * sizeof(T)),
+                                      n > 1 ? static_cast<uint32_t>(gap) : 0, ubGap, 0},
+                    pad);
+    }
+}
+
 // dst[r * gmRowStride + c] = src[r, c] on MTE3 for the real lanes; gmRowStride (elements) >= lanes when rows
 // > 1.
 template <class T>

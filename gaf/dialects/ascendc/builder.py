@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from gaf.dialects.ascendc.api import AscendOp
 from gaf.dialects.ascendc.attributes import CmpMode, KernelKind, Position
 from gaf.dialects.ascendc.copy import LoadTileOp, StoreTileOp
-from gaf.dialects.ascendc.cube import MAX_M, MAX_N, InitMmadOp
+from gaf.dialects.ascendc.cube import MAX_M, MAX_N, InitMmadOp, ShareMmadOp
 from gaf.dialects.ascendc.kernel import ForOp, IfOp, KernelOp, LetOp, NodeOp, SectionOp
 from gaf.dialects.ascendc.queue import (
     AllocOp,
@@ -198,6 +198,18 @@ class KernelBuilder:
     ) -> SSAValue:
         """A `gaf::BlockMmad` for blocks up to m x n."""
         return self._value(InitMmadOp(m=m, n=n, result=MmadType.of(input, trans_a, trans_b, output)), name)
+
+    def share_mmad(
+        self,
+        name: str,
+        first: SSAValue,
+        input: Element,
+        trans_a: bool = False,
+        trans_b: bool = False,
+        output: Element = dt.F32,
+    ) -> SSAValue:
+        """Another `gaf::BlockMmad` in the buffers of `first`."""
+        return self._value(ShareMmadOp(first, result=MmadType.of(input, trans_a, trans_b, output)), name)
 
     # -- calls ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from gaf.dialects.ascendc.api import BLOCK_BYTES, Access, ApiOp, Cpp, local_dtype, pitch, tile
-from gaf.dialects.ascendc.attributes import Pipe, invalid
+from gaf.dialects.ascendc.attributes import Pipe, ScalarAttr, invalid
 from gaf.dialects.ascendc.cycles import Cost
 from gaf.dialects.ascendc.types import GmType, LocalType
 from gaf.dialects.common import dtype as dt
@@ -53,6 +53,80 @@ class LoadTileOp(ApiOp):
         at, stride = core.int(self.param("src_at")), core.int(self.param("stride"))
         dst[:] = 0
         dst[:, :lanes] = core.gm(self.src).read(self, core, at, rows, lanes, stride)
+
+
+@irdl_op_definition
+class LoadTileBoxOp(ApiOp):
+    """A tile of which only a box comes from memory: `dst[r, c] = src[src_at + (r - row0) * stride + c - col0]`
+    for row0 <= r < row0 + nrows and col0 <= c < col0 + ncols, `fill` elsewhere, pad lanes included.
+
+    An empty box reads nothing, wherever src_at points. The call also uses the vector pipe, for the fill, and
+    waits for it itself. 64-bit types fill with 0 only.
+    """
+
+    name = "ascendc.load_tile_box"
+    dst = operand_def(LocalType)
+    src = operand_def(GmType)
+    src_at = prop_def(ExprAttr)
+    rows = prop_def(ExprAttr)
+    lanes = prop_def(ExprAttr)
+    row0 = prop_def(ExprAttr)
+    col0 = prop_def(ExprAttr)
+    nrows = prop_def(ExprAttr)
+    ncols = prop_def(ExprAttr)
+    stride = prop_def(ExprAttr)
+    fill = prop_def(ScalarAttr)
+
+    CPP: ClassVar[str] = (
+        "gaf::LoadTileBox({dst}, {src}, {rows}, {lanes}, {row0}, {col0}, {nrows}, {ncols}, {stride}, {fill})"
+    )
+    PIPE: ClassVar[Pipe] = Pipe.MTE2
+    HEADER: ClassVar[str] = "gaf_vector.h"
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "src"),)
+    SIGNED: ClassVar[tuple[str, ...]] = ("src_at",)
+
+    def verify_(self) -> None:
+        super().verify_()
+        kind = local_dtype(self.dst)
+        if kind.bytes == 8 and (self.fill.data.expr is not None or self.fill.data.value != 0):
+            raise invalid(
+                f"{self.name}: a tile of {kind.name} is filled with {self.fill.data}",
+                expected="0: copies pad 64-bit types with nothing else",
+            )
+        for first, count, size in (("row0", "nrows", "rows"), ("col0", "ncols", "lanes")):
+            beyond = (self.param(first) + self.param(count) - self.param(size)).as_int()
+            if beyond is not None and beyond > 0:
+                raise invalid(
+                    f"{self.name}: the box ends outside of the tile",
+                    expected=f"{first} + {count} <= {self.param(size)}",
+                    got=self.param(first) + self.param(count),
+                )
+
+    def accesses(self) -> tuple[Access, ...]:
+        return (self.written("dst", tile(self.param("rows"), self.param("lanes"), local_dtype(self.dst))),)
+
+    def cost(self) -> tuple[Cost, ...]:
+        kind = local_dtype(self.dst)
+        words = tile(self.param("rows"), self.param("lanes"), kind) * kind.bytes // 4
+        return (
+            Cost.of("Duplicate", words),
+            Cost.of("GmToUb", self.param("nrows") * self.param("ncols") * kind.bytes),
+        )
+
+    def run(self, core: Core) -> None:
+        names = ("rows", "lanes", "row0", "col0", "nrows", "ncols", "stride", "src_at")
+        rows, lanes, row0, col0, nrows, ncols, stride, at = (core.int(self.param(n)) for n in names)
+        inside = 0 <= row0 <= row0 + nrows <= rows and 0 <= col0 <= col0 + ncols <= lanes
+        if nrows < 0 or ncols < 0 or not inside:
+            box = f"rows {row0}..{row0 + nrows}, lanes {col0}..{col0 + ncols}"
+            raise core.error(self, f"the box {box} lies outside of a tile of {rows} x {lanes}")
+        dst = core.tile(self.dst, rows, lanes)
+        dst[:] = core.scalar(self.fill.data, dst.dtype)
+        if nrows and ncols:
+            values = core.gm(self.src).read(self, core, at, nrows, ncols, stride)
+            dst[row0 : row0 + nrows, col0 : col0 + ncols] = values
+            if nrows == rows and ncols == lanes:
+                dst[:, lanes:] = 0  # a whole tile is an ordinary load
 
 
 @irdl_op_definition
@@ -272,4 +346,4 @@ class DataCopyPadOutOp(_PadOp):
         core.gm(self.dst).write(self, core, core.int(self.param("dst_at")), self.gm_stride(core), values)
 
 
-OPS = (LoadTileOp, StoreTileOp, GatherTileOp, DataCopyPadInOp, DataCopyPadOutOp)
+OPS = (LoadTileOp, LoadTileBoxOp, StoreTileOp, GatherTileOp, DataCopyPadInOp, DataCopyPadOutOp)

@@ -77,6 +77,33 @@ class InitMmadOp(AscendOp):
 
 
 @irdl_op_definition
+class ShareMmadOp(AscendOp):
+    """`%pv = ascendc.share_mmad %mm : !ascendc.mmad<f16, nn, f32>`: products with another operand layout or type
+    in the buffers of `%mm`, for blocks up to the same size. L0 has room for the buffers of one object only.
+    """
+
+    name = "ascendc.share_mmad"
+    first = operand_def(MmadType)
+    mmad = result_def(MmadType)
+
+    def verify_(self) -> None:
+        if not isinstance(self.first.owner, InitMmadOp):
+            raise invalid("ascendc.share_mmad: the object has no buffers", expected="ascendc.init_mmad")
+
+    def cpp(self, cpp: Cpp) -> Sequence[str]:
+        kind, first = self.mmad.type, cpp.value(self.first)
+        flags = ", ".join("true" if t else "false" for t in kind.trans)
+        name = cpp.declare(self.mmad)
+        return [
+            f"gaf::BlockMmad<{cpp_type(kind.input)}, {flags}, {cpp_type(kind.output)}> {name};",
+            f"{name}.Share({first});",
+        ]
+
+    def run(self, core: Core) -> None:
+        core.values[self.mmad] = core.values[self.first]
+
+
+@irdl_op_definition
 class MmadRunOp(ApiOp):
     """`c[m, n] = A * B` in f32 accumulation: c at `c_at` with row pitch `ldc` >= roundUp(n, 16), and so on.
 
@@ -149,4 +176,4 @@ class MmadRunOp(ApiOp):
         core.gm(self.c).write(self, core, core.int(self.param("c_at")), ldc, block.astype(target.numpy))
 
 
-OPS = (InitMmadOp, MmadRunOp)
+OPS = (InitMmadOp, ShareMmadOp, MmadRunOp)

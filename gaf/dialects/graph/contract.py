@@ -259,6 +259,9 @@ class GraphOp(IRDLOperation):
     ONNX_ATTRS: ClassVar[Mapping[str, tuple[str, Any]]] = {}
     # property -> (argument of the ATen schema, default); the default's type is the property's
     ATEN_ATTRS: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+    # property -> its value if a `.gaf` call leaves it out; a function gets the operand types
+    GAF_DEFAULTS: ClassVar[Mapping[str, Any]] = {}
+    GAF_OPTIONAL: ClassVar[tuple[str, ...]] = ()  # operands that `from_gaf` makes if they are left out
     IS_VIEW: ClassVar[bool] = False  # costs nothing by itself: an index map on an edge
 
     # The three rules every op implements -----------------------------------------------------
@@ -298,6 +301,19 @@ class GraphOp(IRDLOperation):
         Whatever can't be said raises (`ctx.unsupported`, or the error of an op): the call then runs on the host.
         """
         return ctx.emit(cls, [o for o in ctx.operands if o is not None], **cls.aten_attributes(ctx))
+
+    @classmethod
+    def from_gaf(cls, ctx: ImportContext, operands: Sequence[SSAValue], attrs: Mapping[str, Any]) -> Any:
+        """Emit ops for a call in `.gaf` or Python; `attrs` are the given properties and the defaults of the rest."""
+        return ctx.emit(cls, operands, **attrs)
+
+    @classmethod
+    def gaf_defaults(cls) -> dict[str, Any]:
+        """GAF_DEFAULTS of the class and its bases, and the defaults of ONNX_ATTRS."""
+        found = {prop: default for prop, (_, default) in cls.ONNX_ATTRS.items() if default is not None}
+        for base in reversed(cls.__mro__):
+            found.update(vars(base).get("GAF_DEFAULTS", {}))
+        return found
 
     @classmethod
     def aten_attributes(cls, ctx: AtenContext) -> dict[str, Any]:

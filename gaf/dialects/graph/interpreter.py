@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.contract import GraphOp
-from gaf.dialects.graph.model import Model, bind_symbols
+from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
 from gaf.errors import GafError, InternalError, InvalidInputError
 
@@ -37,6 +37,7 @@ def run_model(
     """Run `@main`; `observe(op, results)` sees every op's results as they are computed."""
     arrays = check_inputs(model, inputs)
     env = bind_symbols(model.input_names, model.input_types, arrays, model.source)
+    check_conditions(model, env)
     if wide:
         arrays = [widen(a) for a in arrays]
     results = run_block(model.block, arrays, model.weights, env, wide=wide, observe=observe)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +17,15 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region, SSAValue
 
 from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.attributes import expr_from_text
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, WeightOp, constant
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
 
 INPUTS, OUTPUTS = "gaf.inputs", "gaf.outputs"
+CONDITIONS = "gaf.where"
+"""Attribute of `@main`: conditions on its symbols, such as `S mod 16 == 0`, that hold whenever it runs."""
 
 
 class WeightStore:
@@ -189,6 +193,28 @@ def hint(name: str) -> str | None:
     return text if text and not text[0].isdigit() else None
 
 
+def check_conditions(model: Model, env: Mapping[str, int]) -> None:
+    """Raises InvalidInputError if the sizes of a run break a condition that the model declares."""
+    attribute = model.func.attributes.get(CONDITIONS)
+    if not isinstance(attribute, BuiltinArrayAttr):
+        return
+    for condition in attribute.data:
+        assert isinstance(condition, StringAttr)
+        left, comparison, right = re.split(r"(==|!=|<=|>=|<|>)", condition.data, maxsplit=1)
+        a, b = (expr_from_text(t).evaluate(dict(env)) for t in (left, right))
+        if not _COMPARE[comparison](a, b):
+            sizes = ", ".join(f"{k} = {v}" for k, v in sorted(env.items()))
+            raise InvalidInputError(
+                "the sizes of the inputs break a condition of the model", where=model.source,
+                expected=condition.data, got=sizes,
+            )
+
+
+_COMPARE = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+
+
 def bind_symbols(
     names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[np.ndarray], where: str | None = None
 ) -> dict[str, int]:
@@ -210,8 +236,29 @@ def bind_symbols(
             else:
                 checks.append((name, axis, dim, size))
     for name, axis, dim, size in checks:
+        _solve_dim(dim, size, env)
+    for name, axis, dim, size in checks:
+        missing = dim.names() - env.keys()
+        if missing:
+            raise InvalidInputError(
+                f"the size of axis {axis} of input '{name}' doesn't give the value of '{sorted(missing)[0]}'", where=where,
+                expected=dim, got=size,
+            )
         expected = dim.evaluate(env)
         if expected != size:
             text = f"{expected}" if dim.as_int() is not None else f"{dim} = {expected}"
             raise InvalidInputError(f"input '{name}' has the wrong size on axis {axis}", where=where, expected=text, got=size)
     return env
+
+
+def _solve_dim(dim: Any, size: int, env: dict[str, int]) -> None:
+    """Bind the symbol of a dim `c * symbol + k` that no other dim gives, e.g. `16 * s`."""
+    missing = dim.names() - env.keys()
+    if len(missing) != 1:
+        return
+    (symbol,) = missing
+    scale = dim.coefficient(symbol)
+    factor = scale.as_int() if scale is not None else None
+    rest = dim.substitute({symbol: 0}).evaluate(env) if factor else None
+    if factor and rest is not None and (size - rest) % factor == 0:
+        env[symbol] = (size - rest) // factor

@@ -21,6 +21,7 @@ from gaf.dialects.graph import registry
 from gaf.dialects.graph.contract import tensor_type
 from gaf.dialects.graph.model import Model, new_model
 from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedError
+from gaf.frontend import custom
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.onnx import reader, support
 from gaf.frontend.onnx.context import NodeContext, attribute_value
@@ -238,6 +239,8 @@ class _Importer:
                         results = self._host_instead(
                             error, node, operands, attributes, opset, location, where
                         )
+                case Way.CUSTOM:
+                    results = self._custom(frame, node, operands, attributes, location, where)
                 case Way.HOST:
                     results = self._foreign(node, operands, attributes, opset, location, where)
                 case None:  # in a branch of an If whose nodes were not looked at before
@@ -353,6 +356,36 @@ class _Importer:
                     kind = "sparse" if name == "sparse_value" else "string"
                     raise UnsupportedError(f"{kind} constants are not supported", where=where)
         raise InvalidInputError("a Constant without a value", where=where)
+
+    def _custom(
+        self,
+        frame: Frame,
+        node: NodeProto,
+        operands: list[SSAValue | None],
+        attributes: Mapping[str, AttributeProto],
+        location: str,
+        where: str,
+    ) -> list[SSAValue]:
+        """A node that the user registered an op for. Later readers of what it mutates see the new value."""
+        op = custom.by_onnx(standard_domain(node.domain), node.op_type)
+        assert op is not None
+        tensors = dict(zip((p.name for p in op.tensors), operands))
+        if len(operands) > len(op.tensors) or len(node.output) > len(op.signature.results):
+            raise InvalidInputError(
+                f"the node doesn't fit the custom op '{op.name}'",
+                where=where,
+                expected=f"at most {len(op.tensors)} inputs and {len(op.signature.results)} outputs",
+                got=f"{len(operands)} and {len(node.output)}",
+            )
+        values = {name: attribute_value(proto, where, self.folder) for name, proto in attributes.items()}
+        for p in op.signature.params:
+            if p.type.element == "bool" and isinstance(values.get(p.name), int):
+                values[p.name] = bool(values[p.name])
+        results = op.emit(self.builder, [], {**tensors, **values}, location)
+        count = len(results) - len(op.mutates)
+        for name, new in zip(op.mutated_numbers, results[count:]):
+            frame.values[node.input[name]] = new
+        return results[:count]
 
     def _foreign(
         self,

@@ -15,6 +15,7 @@ from onnx import defs
 
 from gaf.dialects.graph import registry
 from gaf.errors import UnsupportedError
+from gaf.frontend import custom
 
 CONTROL_FLOW = frozenset({"Loop", "Scan", "SequenceMap"})
 DIRECT = frozenset({"Constant", "Identity", "If"})  # the importer itself handles these
@@ -29,6 +30,7 @@ class Way(Enum):
     DIRECT = "by the importer"
     OP = "as a graph op"
     FUNCTION = "by inlining the model's function"
+    CUSTOM = "as a custom op that was registered for it"
     DECOMPOSE = "by inlining the function that ONNX defines for the op"
     HOST = "as graph.foreign, on the host"
 
@@ -60,6 +62,8 @@ def way(domain: str, op_type: str, opset: int, functions: Functions, overload: s
     domain = standard_domain(domain)
     if (domain, op_type, overload) in functions:
         return Way.FUNCTION
+    if custom.by_onnx(domain, op_type) is not None:
+        return Way.CUSTOM
     return _way(domain, op_type, opset)
 
 
@@ -163,8 +167,10 @@ class Unsupported:
             f"{len(lines)} {kinds} not supported ({count} node{'s' if count > 1 else ''}):\n"
             + "\n".join(lines),
             where=where,
-            hint="ways out: register a graph op for it (a GraphOp class with the ONNX name); write it in the "
-            "model as an ONNX function of supported ops; or cut the model and keep that part on the host",
+            hint='ways out: declare it as a custom op, @gaf.custom_op("acme::gate", shapes, onnx="com.acme.Gate") '
+            'in Python or `op gate(..) -> .. as onnx "com.acme.Gate" { .. }` in a .gaf file (opaque=True with a '
+            "numpy function keeps it on the host); write it in the model as an ONNX function of supported ops; or "
+            "cut the model and keep that part outside",
         )
 
 

@@ -12,8 +12,10 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
+from gaf.config import FusionConfig
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, YieldOp
 from gaf.fusion.search import FusionPlan, Group, check_acyclic, plan_fusion
+from gaf.passes.graph.effects import is_pure
 from gaf.passes.registry import option, register_pass
 
 
@@ -31,23 +33,32 @@ class FusePass(ModulePass):
     autofuse: bool = option(True, "join ops; false makes every op its own kernel")
     max_depth: int | None = option(None, "most contractions and reductions on a path inside a kernel")
     strict: bool = option(False, "round fp16 and bf16 after every op, as the unfused model does")
-    pipelines: bool = option(False, "vector work may feed a matmul of the same kernel; matmuls may share one")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in op.body.block.ops:
             if isinstance(func, FuncOp):
-                fuse_block(
-                    func.body.block, autofuse=self.autofuse, max_depth=self.max_depth, strict=self.strict,
-                    pipelines=self.pipelines,
-                )
+                fuse_block(func.body.block, autofuse=self.autofuse, max_depth=self.max_depth, strict=self.strict)
 
 
 def fuse_block(
-    block: Block, *, autofuse: bool = True, max_depth: int | None = None, strict: bool = False, pipelines: bool = False
+    block: Block,
+    *,
+    config: FusionConfig | None = None,
+    autofuse: bool | None = None,
+    max_depth: int | None = None,
+    strict: bool | None = None,
+    rules: bool = True,
 ) -> FusionPlan:
-    """Plan and outline the kernels of a block; returns the plan with its decisions."""
+    """Plan and outline the kernels of a block; returns the plan with its decisions.
+
+    `config` holds all options, the others override it; `rules=False` joins nothing that a rule asks for and
+    describes no candidates.
+    """
     pinned = {i: op.attributes[HOST_REASON].data for i, op in enumerate(block.ops) if HOST_REASON in op.attributes}  # type: ignore[attr-defined]
-    plan = plan_fusion(block, autofuse=autofuse, max_depth=max_depth, strict=strict, host=pinned, pipelines=pipelines)
+    plan = plan_fusion(
+        block, config=config, autofuse=autofuse, max_depth=max_depth, strict=strict, host=pinned, rules=rules,
+        candidates=rules,
+    )  # fmt: skip
     for i, reason in plan.host.items():
         plan.ops[i].attributes[HOST_REASON] = StringAttr(reason)
     outline(block, plan)
@@ -88,7 +99,7 @@ def outline(block: Block, plan: FusionPlan) -> None:
 def erase_unused(block: Block) -> None:
     """Erase pure ops without uses: views that were folded everywhere, constants that moved inside."""
     for op in reversed(list(block.ops)):
-        if op.results and not any(r.uses for r in op.results):
+        if op.results and not any(r.uses for r in op.results) and is_pure(op):
             op.detach()
             op.erase()
 
@@ -154,7 +165,7 @@ def _fuse_group(group: Group, plan: FusionPlan, folded: set[Operation], outputs:
     for out in outputs:
         visit(out)
     body.add_op(YieldOp.create(operands=[mapping[v] for v in outputs]))
-    return FusedOp.build_from(group.kind, label(inside), inputs, Region(body))
+    return FusedOp.build_from(group.kind, group.label or label(inside), inputs, Region(body))
 
 
 def label(ops: Sequence[Operation]) -> str:
@@ -162,7 +173,9 @@ def label(ops: Sequence[Operation]) -> str:
 
     A single word gets the ending `_op`: a kernel called `tanh` would take the place of the C library's.
     """
-    parts = [op.name.removeprefix("graph.") for op in ops if op.name not in ("graph.constant",)]
+    parts = [
+        getattr(op, "user_name", op.name.removeprefix("graph.")) for op in ops if op.name not in ("graph.constant",)
+    ]
     views = ("reshape", "transpose", "unsqueeze", "squeeze", "expand", "slice", "flatten", "cast")
     main = [p for p in parts if p not in views] or parts
     shown = [p for i, p in enumerate(main) if i == 0 or p != main[i - 1]]

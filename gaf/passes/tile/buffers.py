@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from gaf.dialects.common.index import Expr
+from gaf.dialects.tile.structure import ForOp
 from gaf.passes.tile.forms import Form
 from gaf.passes.tile.recipes.base import Kind, Recipe, Scratch
 
 
 @dataclass
 class Slot:
-    """A piece of the buffer for temporaries."""
+    """A piece of the buffer for temporaries. Slots of different phases of a kernel lie over each other."""
 
     number: int
     bytes: Expr
+    phase: ForOp | None = None
 
 
 @dataclass
@@ -31,6 +33,14 @@ class Group:
     looped: bool = False
     buffers: int = 0
     label: str = ""
+    phase: ForOp | None = None
+    shared: Group | None = None
+    """The queue that this one became a part of: one of another phase."""
+
+    @property
+    def queue(self) -> Group:
+        """The queue that is made for this group."""
+        return self if self.shared is None else self.shared
 
 
 @dataclass(frozen=True)

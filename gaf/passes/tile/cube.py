@@ -1,76 +1,102 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cube side of a tile kernel: one matmul, its operands in GM, and where its blocks go."""
+"""The cube side of a tile kernel: its matmuls, where their operands lie, and where their blocks go."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, expr, round_up
+from gaf.dialects.common.index import Expr, const, expr, maximum
 from gaf.dialects.tile.folds import ContractOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.passes.tile.forms import Address, Windows, axis_ranges, linear, loops_around, refuse, tile_type
+from gaf.passes.tile.handover import FRACTAL, HandOver, Part, Step, check_order, collect_handovers, steps
+from gaf.passes.tile.program import is_cube_op
 
 MAX_ROWS, MAX_COLUMNS = 128, 256
 """Largest block of the device library's BlockMmad."""
 
-FRACTAL = 16
-"""Fixpipe writes whole fractals: 16 columns."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operand:
-    """One side of the product: `step_k == 1` or `step_other == 1` decides how it is stored."""
+    """One side of the product, from global memory or from a part that the vector cores hand over."""
 
-    load: LoadOp
+    source: LoadOp | Part
     axes: tuple[str, str]  # (m, k) or (k, n)
     transposed: bool
     pitch: Expr
+    dtype: dt.DType
 
 
-@dataclass(frozen=True)
-class Ring:
-    """Blocks of the product in workspace, `slots` per group of cores, each `rows` x `pitch` floats."""
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One contraction: blocks of `size` that go to a part of a hand-over or straight to an output.
 
-    slots: int
-    rows: Expr
-    pitch: Expr
-    moves: tuple[MoveOp, ...]
+    `panel` is the loop over its columns, if there is one inside the grid.
+    """
 
-    @property
-    def elements(self) -> Expr:
-        return self.rows * self.pitch
-
-
-@dataclass(frozen=True)
-class CubePlan:
-    """One contraction. `panel` is the loop that completes rows, if there is one; `ring` or `store` is set."""
-
-    grid: GridOp
     contract: ContractOp
     rows: str
     columns: str
     summed: str
     left: Operand
     right: Operand
-    block: tuple[Expr, Expr]
+    size: tuple[Expr, Expr]
     panel: ForOp | None
-    ring: Ring | None
-    store: StoreOp | None
+    target: Part | StoreOp
 
     @property
     def output(self) -> dt.DType:
         """What Fixpipe writes."""
-        if self.store is None:
+        if isinstance(self.target, Part):
             return dt.F32
-        target = self.store.target.type
+        target = self.target.target.type
         assert isinstance(target, GmType)
         return target.dtype
+
+    @property
+    def layout(self) -> tuple[dt.DType, bool, bool, dt.DType]:
+        """What a BlockMmad is made for: input, is A transposed, is B, output."""
+        return self.left.dtype, self.left.transposed, self.right.transposed, self.output
+
+
+@dataclass(frozen=True, eq=False)
+class CubePlan:
+    """All contractions of a kernel, and what the cube core and the vector cores hand over to each other."""
+
+    grid: GridOp
+    blocks: dict[ContractOp, Block]
+    handovers: list[HandOver]
+    parts: dict[SSAValue, Part] = field(default_factory=dict)
+    """Collected or contracted value -> the part that it is."""
+
+    @property
+    def rows(self) -> str:
+        """The axis of the rows of all blocks; "" without one."""
+        return next(iter(self.blocks.values())).rows
+
+    @property
+    def columns(self) -> set[str]:
+        return {b.columns for b in self.blocks.values()}
+
+    @property
+    def size(self) -> tuple[Expr, Expr]:
+        """Rows and columns of the largest block."""
+        first, *others = self.blocks.values()
+        rows, columns = first.size
+        for block in others:
+            rows, columns = maximum(rows, block.size[0]), maximum(columns, block.size[1])
+        return rows, columns
+
+    def steps(self, side: str) -> list[Step]:
+        """What a unit ("aic" or "aiv") does in one round: ops of the grid, waits and sets, in order."""
+        ops = [op for op in self.grid.body.block.ops if is_cube_op(op) == (side == "aic")]
+        return steps(ops, self.handovers, side)
 
 
 def plan_cube(kernel: KernelOp) -> CubePlan | None:
@@ -81,13 +107,47 @@ def plan_cube(kernel: KernelOp) -> CubePlan | None:
     contracts = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     if not contracts:
         return None
-    if len(contracts) > 1:
-        raise refuse(contracts[1], "a kernel with two matmuls has no lowering yet", hint="split the kernel")
-    op = contracts[0]
+    grid = _grid_of(contracts)
+    handovers = collect_handovers(kernel, grid)
+    parts = {part.value: part for h in handovers for part in h.parts}
+    blocks = {op: _plan_block(kernel, op, parts) for op in contracts}
+    plan = CubePlan(grid, blocks, handovers, parts)
+    others = {b.rows for b in blocks.values()} - {plan.rows}
+    if others:
+        raise refuse(
+            grid,
+            "the matmuls of a kernel have different row axes",
+            expected=plan.rows,
+            got=", ".join(sorted(others)),
+        )
+    check_order(plan.steps("aic"), plan.steps("aiv"), handovers)
+    return plan
+
+
+def _grid_of(contracts: Sequence[ContractOp]) -> GridOp:
+    grids = []
+    for op in contracts:
+        loops = loops_around(op)
+        panel = loops[1] if len(loops) == 2 and isinstance(loops[1], ForOp) else None
+        if not loops or not isinstance(loops[0], GridOp) or len(loops) > (2 if panel else 1):
+            raise refuse(op, "a matmul stands in a grid, or in one loop over its columns in a grid")
+        if panel is not None and not is_cube_op(panel):
+            raise refuse(
+                op,
+                "a loop with both matmuls and vector work has no lowering yet",
+                hint="complete the matmul in a loop of its own, and work on its rows in another",
+            )
+        if loops[0] not in grids:
+            grids.append(loops[0])
+    if len(grids) > 1:
+        raise refuse(grids[1], "a kernel with a matmul has a second grid", hint="split the kernel")
+    return grids[0]
+
+
+def _plan_block(kernel: KernelOp, op: ContractOp, parts: dict[SSAValue, Part]) -> Block:
     loops = loops_around(op)
-    panel = loops[1] if len(loops) == 2 and isinstance(loops[1], ForOp) else None
-    if not loops or not isinstance(loops[0], GridOp) or len(loops) > (2 if panel else 1):
-        raise refuse(op, "a matmul stands in a grid, or in one loop over its columns in a grid")
+    panel = loops[1] if len(loops) == 2 else None
+    assert panel is None or isinstance(panel, ForOp)
     if op.acc is not None:
         raise refuse(
             op,
@@ -111,61 +171,87 @@ def plan_cube(kernel: KernelOp) -> CubePlan | None:
         raise refuse(
             op, f"the summed axis '{summed[0]}' is looped over", hint="leave it whole: BlockMmad walks it"
         )
-    left, right = _operands(kernel, op, rows, columns, summed[0])
-    block = (windows.capacity[rows] if rows else const(1), windows.capacity[columns])
-    _check_block(op, block)
-    result: SSAValue = op.res
-    if panel is not None:
-        result = _collected(panel, op, columns)
-    users = [use.operation for use in result.uses if not isinstance(use.operation, YieldOp)]
-    moves = tuple(u for u in kernel.walk() if isinstance(u, MoveOp) and u in users)
+    left, right = _operands(kernel, op, rows, columns, summed[0], parts)
+    size = (windows.capacity[rows] if rows else const(1), windows.capacity[columns])
+    _check_size(op, size)
+    if panel is not None and (panel.axis != columns or panel.inits):
+        raise refuse(
+            panel,
+            "a loop around a matmul only walks its column blocks",
+            expected=f"a loop over '{columns}'",
+        )
+    target = _target(kernel, op, panel, columns, size[1], parts)
+    return Block(op, rows, columns, summed[0], left, right, size, panel, target)
+
+
+def _target(
+    kernel: KernelOp,
+    op: ContractOp,
+    panel: ForOp | None,
+    columns: str,
+    width: Expr,
+    parts: dict[SSAValue, Part],
+) -> Part | StoreOp:
+    """Where a block goes: every result is either handed over to the vector cores or stored once."""
+    users = [use.operation for use in op.res.uses]
     stores = [u for u in users if isinstance(u, StoreOp)]
-    ring = store = None
-    if moves and not stores:
-        outer = Windows(kernel, loops[:1], vector=False)
-        slots = max(_slots(m) for m in moves)
-        ring = Ring(slots, block[0], round_up(outer.capacity[columns], FRACTAL), moves)
-        if any(tile_type(m.res).space != "ub" for m in moves):
-            raise refuse(op, "a block that goes back to L1 has no lowering yet", got="l0c -> l1")
-    elif len(stores) == 1 and not moves and panel is None:
-        store = stores[0]
-        _check_direct(store, kernel, columns, block[1])
-    else:
-        raise refuse(op, "a matmul result is either moved to the vector cores or stored once")
-    return CubePlan(loops[0], op, rows, columns, summed[0], left, right, block, panel, ring, store)
+    value: SSAValue = op.res
+    if panel is not None and any(isinstance(u, YieldOp) for u in users):
+        value = panel.collected_results[list(panel.terminator.collected).index(op.res)]
+    if value in parts and not stores:
+        return parts[value]
+    if len(stores) == 1 and len(users) == 1 and stores[0].parent is op.parent:
+        _check_direct(stores[0], kernel, columns, width)
+        return stores[0]
+    raise refuse(op, "a matmul result is either moved to the vector cores or stored once")
 
 
 def _operands(
-    kernel: KernelOp, op: ContractOp, rows: str, columns: str, summed: str
+    kernel: KernelOp, op: ContractOp, rows: str, columns: str, summed: str, parts: dict[SSAValue, Part]
 ) -> tuple[Operand, Operand]:
     a, b = op.a, op.b
     if columns in tile_type(a).axes and columns not in tile_type(b).axes:
         a, b = b, a
     found = []
     for value, axes, kept in ((a, (rows, summed), rows), (b, (summed, columns), columns)):
-        load = value.owner
-        if not isinstance(load, LoadOp) or load.guards:
-            raise refuse(op, "an operand of a matmul is loaded from global memory as it is there")
-        address = operand_address(kernel, load, axes, {})
-        steps = dict(zip(axes, (address.row_step, address.lane_step), strict=True))
+        owner, kind = value.owner, tile_type(value).dtype
+        if isinstance(owner, MoveOp) and owner.source in parts and value is a:
+            part = parts[owner.source]
+            if part.axes != axes:
+                raise refuse(
+                    op,
+                    "a matmul operand from the vector cores has another order of axes",
+                    expected=f"[{rows}, {summed}]",
+                    got=tile_type(value),
+                )
+            found.append(Operand(part, axes, False, part.pitch, kind))
+            continue
+        if not isinstance(owner, LoadOp) or owner.guards:
+            raise refuse(
+                op,
+                "an operand of a matmul is loaded from global memory as it is there"
+                + ("" if value is a else ", and only the left one may come from the vector cores"),
+            )
+        address = operand_address(kernel, owner, axes, {})
+        along = dict(zip(axes, (address.row_step, address.lane_step), strict=True))
         inner, outer = axes[1], axes[0]
-        if steps[inner] == 1:
-            transposed, pitch = False, steps[outer]
-        elif steps[outer] == 1:
-            transposed, pitch = True, steps[inner]
+        if along[inner] == 1:
+            transposed, pitch = False, along[outer]
+        elif along[outer] == 1:
+            transposed, pitch = True, along[inner]
         else:
             raise refuse(
-                load,
+                owner,
                 f"a matmul operand is contiguous in neither '{outer}' nor '{inner}'",
                 expected="a stride of 1 along one of them",
-                got=f"{steps[outer]} and {steps[inner]}",
+                got=f"{along[outer]} and {along[inner]}",
             )
         if pitch == 0:
             if kept and kernel.extents[kept] != 1:
-                raise refuse(load, f"a matmul operand doesn't vary along '{kept}'")
+                raise refuse(owner, f"a matmul operand doesn't vary along '{kept}'")
             pitch = const(1)  # a single row: the pitch is never used
-        found.append(Operand(load, axes, transposed, pitch))
-    kinds = {tile_type(o.load.res).dtype for o in found}
+        found.append(Operand(owner, axes, transposed, pitch, kind))
+    kinds = {o.dtype for o in found}
     if not kinds <= {dt.F32, dt.F16, dt.BF16}:
         raise refuse(
             op, "the cube multiplies floats", expected="f32, f16 or bf16", got=", ".join(map(str, kinds))
@@ -181,39 +267,17 @@ def operand_address(kernel: KernelOp, load: LoadOp, axes: tuple[str, str], lows:
     return linear(load, source.shape, load.index, axes, lows, axis_ranges(kernel), what)
 
 
-def _slots(move: MoveOp) -> int:
-    """Ring slots that a move asks for."""
-    attribute = move.attributes.get("slots")
-    return attribute.value.data if isinstance(attribute, IntegerAttr) else 2
-
-
-def _check_block(op: ContractOp, block: tuple[Expr, Expr]) -> None:
-    for size, limit, what in ((block[0], MAX_ROWS, "rows"), (block[1], MAX_COLUMNS, "columns")):
-        value = size.as_int()
-        if value is not None and value > limit:
+def _check_size(op: Operation, size: tuple[Expr, Expr]) -> None:
+    for value, limit, what in ((size[0], MAX_ROWS, "rows"), (size[1], MAX_COLUMNS, "columns")):
+        known = value.as_int()
+        if known is not None and known > limit:
             raise refuse(
                 op,
                 f"a matmul block has too many {what}",
                 expected=f"at most {limit}",
-                got=value,
+                got=known,
                 hint="use a smaller step in the grid",
             )
-
-
-def _collected(panel: ForOp, op: ContractOp, columns: str) -> SSAValue:
-    last = panel.terminator
-    if (
-        panel.axis != columns
-        or panel.inits
-        or [v for v in last.collected if v is not op.res]
-        or not last.collected
-    ):
-        raise refuse(
-            panel,
-            "a loop around a matmul only collects its column blocks",
-            expected=f"a loop over '{columns}'",
-        )
-    return panel.collected_results[0]
 
 
 def _check_direct(store: StoreOp, kernel: KernelOp, columns: str, block: Expr) -> None:

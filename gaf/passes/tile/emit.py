@@ -11,10 +11,10 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from gaf.dialects.ascendc import builder as asc
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, ExprLike, const, expr, minimum
-from gaf.dialects.tile.structure import WorkspaceOp
+from gaf.dialects.common.index import Expr, ExprLike, const, expr, maximum, minimum
+from gaf.dialects.tile.structure import ForOp, WorkspaceOp
 from gaf.passes.diagnostics import location_text
-from gaf.passes.tile.buffers import Group, Home, Slot
+from gaf.passes.tile.buffers import Group, Home, Leaf, Slot
 from gaf.passes.tile.forms import axis_ranges, loops_around, pitch, refuse, tile_type
 from gaf.passes.tile.plan import Plan
 from gaf.passes.tile.recipes.base import Arg, Calls, Kind
@@ -95,6 +95,20 @@ class Emitter:
     # -- windows ------------------------------------------------------------------------------
 
     @contextmanager
+    def loop(self, op: ForOp) -> Iterator[None]:
+        """The scalar loop of a tile.for, with the window of its axis narrowed inside."""
+        low, size = self.windows[op.axis]
+        high = low + size
+        if op.bounds is not None:
+            low = maximum(low, self.evaluate(op.bounds[0]))
+            high = minimum(high, self.evaluate(op.bounds[1]))
+        low, high = self.name(low, f"{op.axis}_begin"), self.name(high, f"{op.axis}_end")
+        step = self.evaluate(op.step)
+        with self.for_(f"{op.axis}0", low, high, step) as variable:
+            with self.narrowed({op.axis: self.step_window(op.axis, variable, step, high)}):
+                yield
+
+    @contextmanager
     def narrowed(self, windows: dict[str, Window]) -> Iterator[None]:
         """The windows of some axes are narrower inside."""
         saved = dict(self.windows)
@@ -168,35 +182,33 @@ class VectorEmitter(Emitter):
         if not plan.slots:
             return
         pool = self.kb.init_buf("temporaries", self.name(plan.pool_bytes, "pool_bytes"))
-        offset = const(0)
         kinds = self._slot_kinds()
-        for slot in sorted(plan.slots, key=lambda s: s.bytes.key):
+        for slot, offset in plan.layout():
             at = self.name(offset, f"slot{slot.number}_at")
             for kind in kinds.get(slot.number, ()):
                 count = self.name(slot.bytes // kind.bytes, f"slot{slot.number}_count")
                 name = f"slot{slot.number}" if kind is dt.F32 else f"slot{slot.number}_{kind.name}"
                 self._slots[(slot.number, kind)] = self.kb.buf_get(pool, at, count, kind, name)
-            offset = offset + slot.bytes
 
     def _slot_kinds(self) -> dict[int, list[dt.DType]]:
         found: dict[int, dict[dt.DType, None]] = {}
         for home in self.plan.homes.values():
             if home.slot is not None:
                 found.setdefault(home.slot.number, {})[home.form.dtype] = None
-        for leaf in self.plan.leaves.values():
+        for leaf in self.plan.all_leaves():
             for slot, scratch in leaf.scratch:
                 found.setdefault(slot.number, {})[scratch.dtype] = None
         return {n: sorted(kinds, key=lambda k: k.name) for n, kinds in found.items()}
 
     def queue(self, group: Group) -> SSAValue:
-        return self._queues[id(group)]
+        return self._queues[id(group.queue)]
 
     def slot(self, slot: Slot, kind: dt.DType) -> SSAValue:
         return self._slots[(slot.number, kind)]
 
-    def temporaries(self, op: Operation) -> list[SSAValue]:
+    def temporaries(self, leaf: Leaf) -> list[SSAValue]:
         """The scratch tensors of an op."""
-        return [self.slot(slot, scratch.dtype) for slot, scratch in self.plan.leaves[op].scratch]
+        return [self.slot(slot, scratch.dtype) for slot, scratch in leaf.scratch]
 
     # -- values -------------------------------------------------------------------------------
 

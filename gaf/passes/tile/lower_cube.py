@@ -1,36 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cube program of a lowered kernel: blocks of one matmul into the ring, or straight to the output."""
+"""The cube program of a lowered kernel: blocks of matmuls into rings, or straight to an output."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.ascendc.cube import MmadRunOp
-from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, CrossCoreWaitFlagOp
-from gaf.dialects.common.index import Expr, ceildiv, const, maximum, sym
-from gaf.dialects.tile.structure import GridOp
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr, const, sym
+from gaf.dialects.tile.folds import ContractOp
+from gaf.dialects.tile.structure import ForOp, GridOp
 from gaf.dialects.tile.types import GmType
-from gaf.passes.tile.cube import CubePlan, operand_address
+from gaf.passes.tile.cube import Block, Operand, operand_address
 from gaf.passes.tile.emit import Emitter, gm_name
-from gaf.passes.tile.forms import linear, refuse, require_contiguous, tile_type
+from gaf.passes.tile.forms import linear, refuse, require_contiguous
+from gaf.passes.tile.handover import Part
 
 if TYPE_CHECKING:
     from gaf.passes.tile.lower_tile import Lowering
 
 BLOCK, BLOCKS = sym("block"), sym("blocks")
-
-
-@dataclass(frozen=True)
-class Round:
-    """One turn of a group's loop: its number, the grid tile, the ring slot and the slot's first element."""
-
-    number: Expr
-    tile: Expr
-    slot: Expr
-    ring_at: Expr
 
 
 class CubeEmitter:
@@ -40,77 +32,88 @@ class CubeEmitter:
         assert lowering.cube is not None
         self.lowering = lowering
         self.kb = lowering.kb
-        self.plan: CubePlan = lowering.cube
+        self.plan = lowering.cube
         self.e = e
+        self.mmads: dict[tuple[dt.DType, bool, bool, dt.DType], SSAValue] = {}
 
     def run(self) -> None:
-        kb, plan, e = self.kb, self.plan, self.e
-        kernel = self.lowering.kernel
-        grids = [op for op in kernel.body.block.ops if isinstance(op, GridOp)]
+        plan, e, lowering = self.plan, self.e, self.lowering
+        grids = [op for op in lowering.kernel.body.block.ops if isinstance(op, GridOp)]
         if len(grids) > 1:
             raise refuse(grids[1], "a kernel with a matmul has a second grid", hint="split the kernel")
-        e.node(plan.contract)
-        self.mmad = kb.init_mmad(
-            "mmad",
-            tile_type(plan.left.load.res).dtype,
-            plan.left.transposed,
-            plan.right.transposed,
-            plan.output,
-            plan.block[0],
-            plan.block[1],
-        )
-        _, total = self.lowering.tiles[plan.grid]
-        if plan.ring is None:
-            with e.for_("tile", BLOCK, total, BLOCKS) as tile, self.lowering.grid_windows(plan.grid, tile, e):
-                self._store_block()
+        self._init()
+        todo = plan.steps("aic")
+        if lowering.plan.kind == "aic":
+            _, total = lowering.tiles[plan.grid]
+            with e.for_("tile", BLOCK, total, BLOCKS) as tile, lowering.grid_windows(plan.grid, tile, e):
+                self._ops([step.op for step in todo if step.op is not None])
             return
-        ring = plan.ring
-        with self.lowering.ring_loop(total, e) as now, self.lowering.grid_windows(plan.grid, now.tile, e):
-            with e.if_(now.number, "ge", ring.slots):
-                kb.call(CrossCoreWaitFlagOp, flag=now.slot + ring.slots)
-            self._fill_ring(now.ring_at)
-            kb.call(CrossCoreSetFlagOp, flag=now.slot, pipe="FIX")
-        # every flag that was set has to be waited for before the kernel ends
-        rounds = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
-        with e.for_("round", maximum(0, rounds - ring.slots), rounds) as number:
-            kb.call(CrossCoreWaitFlagOp, flag=number % ring.slots + ring.slots)
+        with lowering.rings.rounds(plan.grid, e):
+            for step in todo:
+                if step.op is not None:
+                    self._ops([step.op])
+                lowering.rings.signals([step], e)
+        lowering.rings.drain("aic", plan.grid, e)
 
-    def _fill_ring(self, ring_at: Expr) -> None:
-        e, plan = self.e, self.plan
-        assert plan.ring is not None
-        row_pitch = e.name(plan.ring.pitch, "ring_pitch")
-        ring = self.lowering.ring
-        if plan.panel is None:
-            self._run(ring, ring_at, row_pitch)
-            return
-        step = e.evaluate(plan.panel.step)
-        low, size = e.windows[plan.columns]
-        high = e.name(low + size, f"{plan.columns}_end")
-        with e.for_(f"{plan.columns}0", low, high, step) as variable:
-            with e.narrowed({plan.columns: e.step_window(plan.columns, variable, step, high)}):
-                self._run(ring, ring_at + variable - low, row_pitch)
+    def _init(self) -> None:
+        """A BlockMmad per operand layout and type; all share the buffers of the first."""
+        first: SSAValue | None = None
+        for op, block in self.plan.blocks.items():
+            if block.layout in self.mmads:
+                continue
+            self.e.node(op)
+            if first is None:
+                first = self.mmads[block.layout] = self.kb.init_mmad("mmad", *block.layout, *self.plan.size)
+            else:
+                self.mmads[block.layout] = self.kb.share_mmad("mmad", first, *block.layout)
 
-    def _store_block(self) -> None:
-        store = self.plan.store
-        assert store is not None
+    def _ops(self, ops: Iterable[Operation]) -> None:
+        for op in ops:
+            match op:
+                case ContractOp():
+                    self._run(self.plan.blocks[op])
+                case ForOp():
+                    with self.e.loop(op):
+                        self._ops(op.body.block.ops)
+                case _:
+                    pass  # loads and moves are where the product reads, stores where it writes
+
+    def _run(self, block: Block) -> None:
+        e = self.e
+        e.node(block.contract)
+        target, c_at, ldc = self._target(block)
+        params: dict[str, Expr] = {"c_at": c_at, "ldc": ldc}
+        arrays = []
+        for letter, operand in (("a", block.left), ("b", block.right)):
+            array, at = self._operand(operand)
+            arrays.append(array)
+            params[f"{letter}_at"] = e.name(at, f"{letter}_at")
+            params[f"ld{letter}"] = e.name(operand.pitch, f"ld{letter}")
+        for letter, axis in (("m", block.rows), ("n", block.columns), ("k", block.summed)):
+            params[letter] = e.name(e.windows[axis][1], f"{letter}_size") if axis else const(1)
+        self.kb.call(MmadRunOp, self.mmads[block.layout], target, *arrays, **params)
+
+    def _operand(self, operand: Operand) -> tuple[SSAValue, Expr]:
+        """Array and first element of an operand."""
+        lowering, e = self.lowering, self.e
+        if isinstance(operand.source, Part):
+            part = operand.source
+            return lowering.rings.arrays[part], lowering.rings.part_at(part, e) + lowering.rings.offset_in(part, e)
+        address = operand_address(lowering.kernel, operand.source, operand.axes, e.lows())
+        return e.array(operand.source.source), address.base
+
+    def _target(self, block: Block) -> tuple[SSAValue, Expr, Expr]:
+        """Array, first element and row pitch of the product."""
+        lowering, e = self.lowering, self.e
+        if isinstance(block.target, Part):
+            part = block.target
+            at = lowering.rings.part_at(part, e) + lowering.rings.offset_in(part, e)
+            return lowering.rings.arrays[part], e.name(at, "c_at"), e.name(part.pitch, f"{part.name}_pitch")
+        store = block.target
         target = store.target.type
         assert isinstance(target, GmType)
-        axes = (self.plan.rows, self.plan.columns)
+        axes = (block.rows, block.columns)
         what = f"the store to '{gm_name(store.target)}'"
-        e = self.e
         address = linear(store, target.shape, store.index, axes, e.lows(), e.ranges, what)
         require_contiguous(store, address, axes, what)
-        self._run(e.array(store.target), e.name(address.base, "c_at"), e.name(address.row_step, "ldc"))
-
-    def _run(self, c: SSAValue, c_at: Expr, row_pitch: Expr) -> None:
-        e, plan, kernel = self.e, self.plan, self.lowering.kernel
-        e.node(plan.contract)
-        params: dict[str, Expr] = {"c_at": c_at, "ldc": row_pitch}
-        for letter, operand in (("a", plan.left), ("b", plan.right)):
-            address = operand_address(kernel, operand.load, operand.axes, e.lows())
-            params[f"{letter}_at"] = e.name(address.base, f"{letter}_at")
-            params[f"ld{letter}"] = e.name(operand.pitch, f"ld{letter}")
-        for letter, axis in (("m", plan.rows), ("n", plan.columns), ("k", plan.summed)):
-            params[letter] = e.name(e.windows[axis][1], f"{letter}_size") if axis else const(1)
-        a, b = e.array(plan.left.load.source), e.array(plan.right.load.source)
-        self.kb.call(MmadRunOp, self.mmad, c, a, b, **params)
+        return e.array(store.target), e.name(address.base, "c_at"), e.name(address.row_step, "ldc")

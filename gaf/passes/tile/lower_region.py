@@ -19,7 +19,7 @@ from gaf.dialects.common.index import Expr, Func, const, map_atoms, minimum, rou
 from gaf.dialects.common.names import short_name
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
-from gaf.fusion.region import Node, NotFusible, Region
+from gaf.fusion.region import Node, NotFusible, Output, Region
 from gaf.fusion.schedule import MatMul, Schedule, node_phases
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
@@ -171,7 +171,11 @@ class _Emitter:
         kb = self.kb
         match node.kind:
             case "load":
-                return kb.load(self.inputs[node.input], self.index(node.index), self.tile_axes(node))
+                where = [self.index((g.index, g.low, g.high)) for g in node.guards]
+                return kb.load(
+                    self.inputs[node.input], self.index(node.index), self.tile_axes(node),
+                    where=[(value, low, high) for value, low, high in where], otherwise=node.value if where else None,
+                )  # fmt: skip
             case "number":
                 return kb.fill(bool(node.value) if node.dtype.is_bool else node.value, node.dtype)
             case "extent":
@@ -185,9 +189,20 @@ class _Emitter:
             case "map" if node.function == "cast":
                 return self._cast(node)
             case "map":
-                operands = [self.operand(a) for a in node.args]
+                integer = self._integer(node)
+                operands = [self.operand(a) if integer is None else self.word(a, integer) for a in node.args]
                 return kb.map(node.function, *operands, axes=self.tile_axes(node), dtype=node.dtype)
         raise NotFusible(f"no tile form for a {node.kind} node")
+
+    def _integer(self, node: Node) -> dt.DType | None:
+        """The dtype in which a map computes on integers; None if it computes on floats and predicates."""
+        nodes = (self.region.nodes[a] for a in node.args)
+        return next((n.dtype for n in nodes if n.dtype.is_int and n.kind != "number"), None)
+
+    def word(self, number: int, kind: dt.DType) -> SSAValue:
+        """The tile of an operand of an integer map: `kind`, or a predicate."""
+        node = self.region.nodes[number]
+        return self.kb.fill(int(node.value), kind) if node.kind == "number" else self.value(number)
 
     def _cast(self, node: Node) -> SSAValue:
         kb, source = self.kb, self.region.nodes[node.args[0]]
@@ -329,11 +344,26 @@ class _Emitter:
         out = self.region.outputs[number]
         index = self.index(out.index)
         node = self.region.nodes[out.node]
-        value = self.value(out.node) if node.dtype == out.type.dtype else self.kb.cast(self.operand(out.node), out.type.dtype)
+        value = self._stored(out, index)
         names = {n.removesuffix(".lo") for e in index for n in e.names()}
         where = [(sym(f"{a}.lo"), 0, 1) for a in grid_axes if a not in names]
         with self.kb.at(self.region.origins.get(out.node) or self.kb.location):
             self.kb.store(value, self.outputs[number], index, where=where)
+
+    def _stored(self, out: Output, index: Sequence[Expr]) -> SSAValue:
+        """The tile to store: in the output's dtype, and along every tile axis of the index (an expanded value)."""
+        node = self.region.nodes[out.node]
+        indexed = {n for e in index for n in e.names()}
+        axes = [self.rename[a] for a in self._axis_order() if a not in self.schedule.grid and self.rename[a] in indexed]
+        if set(axes) <= set(self.tile_axes(node)):
+            if node.dtype == out.type.dtype:
+                return self.value(out.node)
+            direct = node.dtype.is_int and out.type.dtype.is_int and node.kind != "number"
+            return self.kb.cast(self.value(out.node) if direct else self.operand(out.node), out.type.dtype)
+        # x + -0.0 is x for every float, -0.0 and NaN included
+        full = self.kb.fill(False, dt.BOOL, axes) if node.dtype.is_bool else self.kb.fill(-0.0, dt.F32, axes)
+        spread = self.kb.map("or" if node.dtype.is_bool else "add", self.operand(out.node), full, axes=axes)
+        return self.kb.cast(spread, out.type.dtype)
 
     def _streamed(self, grid_axes: Sequence[str]) -> None:
         """Walk the reduced axis once per level of dependent reductions, then once more for the outputs."""

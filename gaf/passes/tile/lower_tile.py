@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from gaf.dialects.ascendc import builder as asc
-from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileOp
+from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileBoxOp, LoadTileOp
 from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
-from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, CrossCoreWaitFlagOp, SyncAllOp
+from gaf.dialects.ascendc.sync import SyncAllOp
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import DIMS, Expr, ceildiv, const, is_nonneg, maximum, minimum, product, sym
 from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
@@ -25,10 +26,11 @@ from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.passes.registry import option, register_pass
-from gaf.passes.tile.buffers import Carry
+from gaf.passes.tile.buffers import Carry, Leaf
 from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS
 from gaf.passes.tile.emit import Emitter, VectorEmitter, Window, gm_name
 from gaf.passes.tile.forms import (
+    Address,
     find_read,
     gather_address,
     linear,
@@ -37,7 +39,10 @@ from gaf.passes.tile.forms import (
     require_contiguous,
     tile_type,
 )
-from gaf.passes.tile.lower_cube import CubeEmitter, Round
+from gaf.passes.tile.guards import load_box
+from gaf.passes.tile.handover import Step, whole_rows_only
+from gaf.passes.tile.lower_cube import CubeEmitter
+from gaf.passes.tile.lower_rings import Rings
 from gaf.passes.tile.plan import Plan
 from gaf.passes.tile.program import vector_ops
 from gaf.passes.tile.recipes.base import Arg, Kind
@@ -100,7 +105,7 @@ class Lowering:
             members=_members(kernel),
         )
         self.tiles: dict[GridOp, tuple[list[Expr], Expr]] = {}
-        self.ring_bytes: Expr = const(0)
+        self.rings = Rings(self)
 
     def run(self) -> AscendKernelOp:
         kb, plan = self.kb, self.plan
@@ -120,7 +125,7 @@ class Lowering:
         self._workspace(vector)
         if plan.kind == "aiv":
             vector.init_buffers()
-            self._vector_block(self.kernel.body.block, vector)
+            self._vector_ops(self.kernel.body.block.ops, vector)
         elif plan.kind == "aic":
             CubeEmitter(self, Emitter(plan, kb)).run()
         else:
@@ -135,7 +140,7 @@ class Lowering:
             CubeEmitter(self, cube).run()
         with self.kb.section("aiv"), vector.scope():
             vector.init_buffers()
-            self._vector_block(self.kernel.body.block, vector)
+            self._vector_ops(self.kernel.body.block.ops, vector)
 
     # -- host side ------------------------------------------------------------------------------
 
@@ -147,17 +152,14 @@ class Lowering:
         self.tiles[grid] = (counts, e.name(product(counts), "tiles"))
 
     def _workspace(self, e: Emitter) -> None:
-        """Bytes of global scratch memory: the ring of matmul blocks, then the kernel's own arrays."""
+        """Bytes of global scratch memory: the rings of hand-overs, then the kernel's own arrays."""
         offset = const(0)
         if self.cube is not None:
-            kb, (rows, columns) = self.kb, self.cube.block
-            for size, limit in ((rows, MAX_ROWS), (columns, MAX_COLUMNS)):
+            kb = self.kb
+            for size, limit in zip(self.cube.size, (MAX_ROWS, MAX_COLUMNS), strict=True):
                 if size.as_int() is None:
                     kb.guard(const(limit) - size)
-            if self.cube.ring is not None:
-                ring = self.cube.ring
-                offset = kb.blocks * (ring.slots * 4) * ring.elements  # type: ignore[operator]
-                self.ring = kb.workspace("ring", 0, tile_type(ring.moves[0].res).element)
+            offset = self.rings.allocate(e)
         for op in self.kernel.body.block.ops:
             if isinstance(op, WorkspaceOp):
                 type = op.res.type
@@ -189,42 +191,58 @@ class Lowering:
         _, total = self.tiles[grid]
         if self.plan.kind != "mix":
             with e.for_("tile", BLOCK, total, BLOCKS) as tile, self.grid_windows(grid, tile, e):
-                self._vector_block(grid.body.block, e)
+                self._vector_ops(vector_ops(grid.body.block), e)
             return
-        assert self.cube is not None and self.cube.ring is not None
+        self._mix_grid(grid, e)
+
+    def _mix_grid(self, grid: GridOp, e: VectorEmitter) -> None:
+        """The vector side of the grid of a kernel with a matmul: half of every grid tile per vector core."""
+        assert self.cube is not None
         if grid is not self.cube.grid:
             raise refuse(grid, "a kernel with a matmul has a second grid", hint="split the kernel")
-        with self.ring_loop(total, e) as now, self.grid_windows(grid, now.tile, e) as windows:
-            self.ring_at, self.block_windows = now.ring_at, windows
-            self.kb.call(CrossCoreWaitFlagOp, flag=now.slot)
-            if grid.sub is None:
-                raise refuse(
-                    grid, "a kernel with a matmul and a vector part needs a sub axis", expected="sub m"
-                )
-            low, size = windows[grid.sub]
+        if grid.sub is None:
+            raise refuse(grid, "a kernel with a matmul and a vector part needs a sub axis", expected="sub m")
+        todo = self.cube.steps("aiv")
+        guarded = self._needs_guard(todo, grid.sub)
+        with self.rings.rounds(grid, e) as now:
+            low, size = now.windows[grid.sub]
             share = e.name(ceildiv(size, 2), "share")
             first = e.name(low + SUB * share, f"{grid.sub}0")
             rest = e.name(minimum(share, low + size - first), f"{grid.sub}_size")
-            with e.narrowed({grid.sub: (first, rest)}), e.if_(rest, "gt", 0):
-                self._vector_block(grid.body.block, e)
-            self.kb.call(CrossCoreSetFlagOp, flag=now.slot + self.cube.ring.slots, pipe="MTE2")
+            # both vector cores wait and signal, even if one has no rows: a signal of both reaches the cube
+            with e.narrowed({grid.sub: (first, rest)}):
+                if guarded:
+                    ops = [step.op for step in todo if step.op is not None]
+                    self.rings.signals([s for s in todo if s.kind == "wait"], e)
+                    with e.if_(rest, "gt", 0):
+                        self._vector_ops(ops, e)
+                    self.rings.signals([s for s in todo if s.kind == "set"], e)
+                else:
+                    for step in todo:
+                        if step.op is not None:
+                            self._vector_ops([step.op], e)
+                        self.rings.signals([step], e)
+        self.rings.drain("aiv", grid, e)
 
-    @contextmanager
-    def ring_loop(self, total: Expr, e: Emitter) -> Iterator[Round]:
-        """The loop of a group of cores over its tiles."""
-        assert self.cube is not None and self.cube.ring is not None
-        ring = self.cube.ring
-        rounds = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
-        with e.for_("round", 0, rounds) as number:
-            slot = e.name(number % ring.slots, "ring_slot")
-            elements = e.name(ring.elements, "ring_elements")
-            ring_at = e.name((BLOCK * ring.slots + slot) * elements, "ring_at")
-            yield Round(number, e.name(BLOCK + number * BLOCKS, "tile"), slot, ring_at)
+    def _needs_guard(self, todo: Sequence[Step], sub: str) -> bool:
+        """Whether an empty half has to be skipped as a whole; that takes waits first, and sets last."""
+        loose = [s.op for s in todo if s.op is not None and not whole_rows_only(s.op, sub)]
+        if not loose:
+            return False
+        order = ["op" if s.op is not None else s.kind for s in todo]
+        last_wait = max((i for i, kind in enumerate(order) if kind == "wait"), default=0)
+        if "set" in order[:last_wait]:
+            raise refuse(
+                loose[0],
+                f"a tile with the sub axis '{sub}' between two hand-overs, outside of a loop over '{sub}'",
+                expected=f"tile.for {sub} step ...",
+            )
+        return True
 
     # -- vector program -------------------------------------------------------------------------
 
-    def _vector_block(self, block: Block, e: VectorEmitter) -> None:
-        for op in vector_ops(block):
+    def _vector_ops(self, ops: Iterable[Operation], e: VectorEmitter) -> None:
+        for op in ops:
             at = self.plan.program.position[op]
             match op:
                 case GridOp():
@@ -240,6 +258,7 @@ class Lowering:
                 case YieldOp():
                     for carry in self.plan.nexts[op]:
                         self._carry(carry, op, e)
+                    self._hand_over(op, e)
                 case LoadOp():
                     e.node(op)
                     self._load(op, e)
@@ -269,16 +288,8 @@ class Lowering:
             e.define(carry.variable)
             self._carry(carry, op, e)
         self._free(self.plan.program.position[op], e)
-        low, size = e.windows[op.axis]
-        high = low + size
-        if op.bounds is not None:
-            low = maximum(low, e.evaluate(op.bounds[0]))
-            high = minimum(high, e.evaluate(op.bounds[1]))
-        low, high = e.name(low, f"{op.axis}_begin"), e.name(high, f"{op.axis}_end")
-        step = e.evaluate(op.step)
-        with e.for_(f"{op.axis}0", low, high, step) as variable:
-            with e.narrowed({op.axis: e.step_window(op.axis, variable, step, high)}):
-                self._vector_block(op.body.block, e)
+        with e.loop(op):
+            self._vector_ops(vector_ops(op.body.block), e)
 
     def _carry(self, carry: Carry, op: Operation, e: VectorEmitter) -> None:
         """Copy a number or a tile into a loop variable, over the variable's whole window."""
@@ -301,7 +312,7 @@ class Lowering:
             args = [e.arg(v, op, k) for v, k in zip(op.operands, kinds, strict=True)]
         root = self.plan.program.root(result)
         dst = e.tensors[root] if result in self.plan.program.in_place else e.define(result)
-        recipe.emit(e.calls(*e.size(leaf.form.axes)), dst, args, e.temporaries(op))
+        recipe.emit(e.calls(*e.size(leaf.form.axes)), dst, args, e.temporaries(self.plan.leaves[op]))
 
     def _coordinates(self, op: IndexOp, axes: tuple[str, ...], e: VectorEmitter) -> Coordinates:
         value = op.value.simplify(e.ranges)
@@ -330,8 +341,28 @@ class Lowering:
         address = linear(op, source.shape, op.index, axes, e.lows(), e.ranges, what)
         require_contiguous(op, address, axes, what)
         stride = e.name(address.row_step, "stride") if len(axes) == 2 else lanes
+        if op.guards:
+            self._load_box(op, axes, address, stride, e)
+            return
         at = e.name(address.base, f"{gm_name(op.source)}_at")
         self._fetch(op, e.array(op.source), at, rows, lanes, stride, gm_name(op.source), e)
+
+    def _load_box(
+        self, op: LoadOp, axes: tuple[str, ...], address: Address, stride: Expr, e: VectorEmitter
+    ) -> None:
+        """A guarded load: only a box of the tile comes from memory."""
+        rows, lanes = e.size(axes)
+        box = load_box(op, axes, rows, lanes, e)
+        name = gm_name(op.source)
+        at = e.name(address.base + box.row0 * stride + box.col0, f"{name}_at")
+
+        def copy(room: SSAValue) -> None:
+            self.kb.call(
+                LoadTileBoxOp, room, e.array(op.source), src_at=at, rows=rows, lanes=lanes, row0=box.row0,
+                col0=box.col0, nrows=box.nrows, ncols=box.ncols, stride=stride, fill=op.otherwise,
+            )  # fmt: skip
+
+        self._enqueue(op, name, rows, lanes, copy, e)
 
     def _fetch(
         self, op: Operation, array: SSAValue, at: Expr, rows: Expr, lanes: Expr, stride: Expr, name: str,
@@ -363,7 +394,7 @@ class Lowering:
         if leaf.recipe is None:
             e.define(result, tensor)
             return
-        leaf.recipe.emit(e.calls(rows, lanes), e.define(result), [Arg(Kind.FULL, tensor)], e.temporaries(op))
+        leaf.recipe.emit(e.calls(rows, lanes), e.define(result), [Arg(Kind.FULL, tensor)], e.temporaries(self.plan.leaves[op]))
         self.kb.free(queue, tensor)
 
     def _gather(self, op: LoadOp, source: GmType, axes: tuple[str, ...], what: str, e: VectorEmitter) -> None:
@@ -386,18 +417,25 @@ class Lowering:
 
     def _move(self, op: MoveOp, e: VectorEmitter) -> None:
         """A block of the matmul out of the ring slot of this round."""
-        assert self.cube is not None and self.cube.ring is not None
-        axes = self.plan.leaves[op].form.axes
-        rows, lanes = e.size(axes)
-        ring_pitch = e.name(self.cube.ring.pitch, "ring_pitch")
-        at = self.ring_at
-        for axis, scale in ((self.cube.rows, ring_pitch), (self.cube.columns, const(1))):
-            if axis:
-                first = self.block_windows[axis][0] if axis in self.block_windows else const(0)
-                at = at + (e.windows[axis][0] - first) * scale
-        if axes and axes[-1] != self.cube.columns:
+        assert self.cube is not None
+        part, axes = self.cube.parts[op.source], self.plan.leaves[op].form.axes
+        if axes and axes[-1] != part.axes[1]:
             raise refuse(op, "a column of a matmul block has no lowering", expected="whole rows", got=axes)
-        self._fetch(op, self.ring, e.name(at, "block_at"), rows, lanes, ring_pitch, "block", e)
+        rows, lanes = e.size(axes)
+        at = self.rings.part_at(part, e) + self.rings.offset_in(part, e)
+        pitch = e.name(part.pitch, f"{part.name}_pitch")
+        self._fetch(op, self.rings.arrays[part], e.name(at, "block_at"), rows, lanes, pitch, "block", e)
+
+    def _hand_over(self, op: YieldOp, e: VectorEmitter) -> None:
+        """The rows that this step of a loop collects for the cube."""
+        loop = op.parent_op()
+        assert isinstance(loop, ForOp)
+        for value, result in zip(op.collected, loop.collected_results, strict=True):
+            assert self.cube is not None
+            part, leaf = self.cube.parts[result], self.plan.puts[result]
+            at = self.rings.part_at(part, e) + self.rings.offset_in(part, e)
+            pitch = e.name(part.pitch, f"{part.name}_pitch")
+            self._put(op, value, leaf, part.dtype, self.rings.arrays[part], e.name(at, "rows_at"), pitch, part.name, e)
 
     def _guarded_store(self, op: StoreOp, e: VectorEmitter) -> None:
         conditions = [c for g in op.guards for c in self._conditions(g, e)]
@@ -432,16 +470,25 @@ class Lowering:
         address = linear(op, target.shape, op.index, axes, e.lows(), e.ranges, what)
         require_contiguous(op, address, axes, what)
         stride = e.name(address.row_step, "stride") if len(axes) == 2 else lanes
+        at = e.name(address.base, f"{name}_at")
+        self._put(op, op.value, leaf, memory_dtype(target.dtype), e.array(op.target), at, stride, name, e)
+
+    def _put(
+        self, op: Operation, value: SSAValue, leaf: Leaf, kind: dt.DType, array: SSAValue, at: Expr, stride: Expr,
+        name: str, e: VectorEmitter,
+    ) -> None:  # fmt: skip
+        """Write a tile to global memory, through the output queue."""
+        assert leaf.queue is not None
+        rows, lanes = e.size(leaf.form.axes)
         queue = e.queue(leaf.queue)
         if leaf.sink:
-            tensor = e.tensor(op.value, op)
+            tensor = e.tensor(value, op)
         else:
             assert leaf.recipe is not None and leaf.source is not None
             arg = e.arg(leaf.source, op, leaf.kinds[0])
-            tensor = self.kb.alloc(queue, memory_dtype(target.dtype), f"{name}_tile")
-            leaf.recipe.emit(e.calls(rows, lanes), tensor, [arg], e.temporaries(op))
-        at = e.name(address.base, f"{name}_at")
-        self.kb.store(queue, tensor, e.array(op.target), at, rows, lanes, stride)
+            tensor = self.kb.alloc(queue, kind, f"{name}_tile")
+            leaf.recipe.emit(e.calls(rows, lanes), tensor, [arg], e.temporaries(leaf))
+        self.kb.store(queue, tensor, array, at, rows, lanes, stride)
 
 
 def _members(kernel: KernelOp) -> list[str]:

@@ -9,7 +9,7 @@ over the kernel's symbols and tiling parameters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -24,7 +24,8 @@ from gaf.errors import UnsupportedError
 from gaf.passes.tile.buffers import Carry, Group, Home, Leaf, Slot
 from gaf.passes.tile.cube import CubePlan, plan_cube
 from gaf.passes.tile.forms import Form, memory_dtype, physical_dtype, refuse, tile_type
-from gaf.passes.tile.program import Number, Program, check_supported, vector_ops
+from gaf.passes.tile.guards import check_load_guards
+from gaf.passes.tile.program import Number, Program, check_supported, is_store, vector_ops
 from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
 from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe, Scratch
 from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
@@ -54,6 +55,8 @@ class Plan:
         self.cube: CubePlan | None = plan_cube(kernel)
         self.homes: dict[SSAValue, Home] = {}
         self.leaves: dict[Operation, Leaf] = {}
+        self.puts: dict[SSAValue, Leaf] = {}
+        """Collected tile -> how the rows of one step of the loop are handed over to the cube."""
         self.starts: dict[ForOp, list[Carry]] = {}
         self.nexts: dict[YieldOp, list[Carry]] = {}
         self.frees: dict[int, list[SSAValue]] = {}
@@ -63,8 +66,10 @@ class Plan:
         self._free_slots: dict[Expr, list[Slot]] = {}
         self._expire: dict[int, list[SSAValue]] = {}
         self._out_ends: dict[int, list[Group]] = {}
+        self._phase: ForOp | None = None
         check_supported(self.program)
         self._block(kernel.body.block)
+        self._share_queues()
         self._set_buffers()
 
     @staticmethod
@@ -93,12 +98,36 @@ class Plan:
         """The cores the kernel needs: "aiv", "aic" or "mix"."""
         if self.cube is None:
             return "aiv"
-        return "mix" if self.cube.ring is not None else "aic"
+        stores = any(isinstance(op, StoreOp) for op in self.program.position)
+        return "mix" if self.cube.handovers or stores else "aic"
+
+    def all_leaves(self) -> Iterator[Leaf]:
+        """The leaves of all ops and hand-overs."""
+        yield from self.leaves.values()
+        yield from self.puts.values()
 
     @property
     def pool_bytes(self) -> Expr:
         """Bytes of the buffer for temporaries."""
-        return sum((s.bytes for s in self.slots), const(0))
+        phases: dict[ForOp | None, Expr] = {None: const(0)}
+        for slot in self.slots:
+            phases[slot.phase] = phases.get(slot.phase, const(0)) + slot.bytes
+        largest = const(0)
+        for phase, size in phases.items():
+            largest = maximum(largest, size) if phase is not None else largest
+        return phases[None] + largest
+
+    def layout(self) -> list[tuple[Slot, Expr]]:
+        """Slots and their offsets in the buffer for temporaries: phases start where the common ones end."""
+        ordered = sorted(self.slots, key=lambda s: s.bytes.key)
+        common = [s for s in ordered if s.phase is None]
+        ends: dict[ForOp | None, Expr] = {None: const(0)}
+        found = []
+        for slot in [*common, *(s for s in ordered if s.phase is not None)]:
+            at = ends.setdefault(slot.phase, ends[None])
+            found.append((slot, at))
+            ends[slot.phase] = at + slot.bytes
+        return found
 
     @property
     def queue_bytes(self) -> Expr:
@@ -162,7 +191,12 @@ class Plan:
             carries.append(Carry(init, variable, recipe))
         self.starts[op] = carries
         self._release(self.program.position[op])
+        if self.cube is None or op.parent is not self.cube.grid.body.block:
+            self._block(op.body.block)
+            return
+        self._phase = op  # what lives only in here shares memory with the other loops of the grid
         self._block(op.body.block)
+        self._phase = None
 
     def _yield(self, op: YieldOp) -> None:
         loop = op.parent_op()
@@ -177,14 +211,20 @@ class Plan:
                 raise refuse(op, "a loop exchanges its carried states", hint="yield copies of them")
             copies.append(Carry(value, variable, Fill() if self.program.number(value) is not None else COPY))
         self.nexts[op] = copies
+        for value, result in zip(op.collected, loop.collected_results, strict=True):
+            part = self.cube.parts[result] if self.cube is not None and result in self.cube.parts else None
+            if part is None:
+                raise refuse(loop, "a collected tile that no move takes to the cube")
+            self.puts[result] = self._put(op, value, part.dtype, part.name)
 
     # -- memory -------------------------------------------------------------------------------
 
     def _take(self, size: Expr) -> Slot:
-        free = self._free_slots.get(size)
-        if free:
-            return free.pop()
-        slot = Slot(len(self.slots), size)
+        free = self._free_slots.get(size, [])
+        for i in reversed(range(len(free))):
+            if free[i].phase in (None, self._phase):
+                return free.pop(i)
+        slot = Slot(len(self.slots), size, self._phase)
         self.slots.append(slot)
         return slot
 
@@ -204,10 +244,11 @@ class Plan:
 
     def _group(self, position: str, size: Expr, op: Operation, label: str) -> Group:
         for group in self.groups:
-            if group.position == position and group.bytes == size and group.label != "staged":
+            same = group.position == position and group.bytes == size and group.label != "staged"
+            if same and group.phase in (None, self._phase):
                 break
         else:
-            group = Group(position, size, label=label)
+            group = Group(position, size, label=label, phase=self._phase)
             self.groups.append(group)
         return self._occupy(group, op)
 
@@ -225,6 +266,25 @@ class Plan:
             self.groups.append(group)
         group.bytes = maximum(group.bytes, size)
         return self._occupy(group, op)
+
+    def _share_queues(self) -> None:
+        """Make one queue of queues in different phases, those with the most buffers first."""
+        for position in ("vecin", "vecout"):
+            phases: dict[ForOp, list[Group]] = {}
+            for group in self.groups:
+                if group.position == position and group.phase is not None:
+                    phases.setdefault(group.phase, []).append(group)
+            common: list[Group] = []
+            for groups in phases.values():
+                for i, group in enumerate(sorted(groups, key=lambda g: -g.peak)):
+                    if i == len(common):
+                        common.append(group)
+                        continue
+                    group.shared = common[i]
+                    common[i].bytes = maximum(common[i].bytes, group.bytes)
+                    common[i].peak = max(common[i].peak, group.peak)
+                    common[i].looped |= group.looped
+        self.groups = [g for g in self.groups if g.shared is None]
 
     def _set_buffers(self) -> None:
         """One buffer more than what lives at a time lets the next load start early, if events allow."""
@@ -252,12 +312,7 @@ class Plan:
         kind = memory_dtype(type.dtype)
         memory = form.with_dtype(kind)
         if isinstance(op, LoadOp) and op.guards:
-            raise refuse(
-                op,
-                "a load with a guard has no lowering yet",
-                got=", ".join(str(g) for g in op.guards),
-                hint="pad or concatenate in a kernel of its own",
-            )
+            check_load_guards(op, form.axes)
         self._check_dtype(op, type.dtype)
         recipe = load_cast(type.dtype)
         if op in self.staged:
@@ -285,46 +340,48 @@ class Plan:
             )
 
     def _store(self, op: StoreOp) -> None:
-        program, type = self.program, tile_type(op.value)
-        form = program.windows(op).form(op, type)
         target = op.target.type
         assert isinstance(target, GmType)
         if op.add:
             raise refuse(op, "scatter-add has no lowering yet")
         self._check_guards(op)
-        memory = form.with_dtype(memory_dtype(target.dtype))
-        size = _slot_bytes(memory.bytes)
-        home = self.homes.get(program.root(op.value))
+        self.leaves[op] = self._put(op, op.value, target.dtype, self._label(op))
+
+    def _put(self, op: StoreOp | YieldOp, value: SSAValue, target: dt.DType, label: str) -> Leaf:
+        """How a tile gets to an array of `target` elements: the output queue, and what fills its tensor."""
+        program, type = self.program, tile_type(value)
+        form = program.windows(op).form(op, type)
+        home = self.homes.get(program.root(value))
         if home is not None and home.queue is not None and home.queue.position == "vecout":
-            self.leaves[op] = Leaf(form, queue=home.queue, source=op.value, sink=True)
             self._out_ends.setdefault(program.position[op], []).append(home.queue)
-            return
-        group = self._group("vecout", size, op, self._label(op))
-        source, recipe = self._store_recipe(op, type.dtype)
+            return Leaf(form, queue=home.queue, source=value, sink=True)
+        memory = form.with_dtype(memory_dtype(target))
+        group = self._group("vecout", _slot_bytes(memory.bytes), op, label)
+        source, recipe = self._store_recipe(value, type.dtype)
         number = program.number(source)
         kinds = (Kind.NUMBER if number is not None else Kind.FULL,)
         if number is not None and not isinstance(recipe, Fill):
             recipe = OnNumber(recipe)
         scratch = self._scratch(recipe.scratch(kinds, form))
         self._give_back(scratch)
-        self.leaves[op] = Leaf(form, recipe, kinds, scratch, group, source)
         self._out_ends.setdefault(program.position[op], []).append(group)
+        return Leaf(form, recipe, kinds, scratch, group, source)
 
-    def _store_recipe(self, op: StoreOp, kind: dt.DType) -> tuple[SSAValue, Recipe]:
+    def _store_recipe(self, value: SSAValue, kind: dt.DType) -> tuple[SSAValue, Recipe]:
         """The value in UB that a store starts from, and what makes array elements of it."""
         program = self.program
-        if op.value in program.lazy:
-            producer = op.value.owner
+        if value in program.lazy:
+            producer = value.owner
             assert isinstance(producer, MapOp)
             return producer.args[0], self._cast_recipe(producer)
         convert = store_cast(kind)
-        if program.number(op.value) is not None:
+        if program.number(value) is not None:
             if convert is not None:
-                return op.value, convert
+                return value, convert
             if kind in (dt.F32, dt.F16, dt.BF16, dt.I32, dt.I16):
-                return op.value, Fill()
-            return op.value, Cast(dt.F32, kind)
-        return op.value, convert or COPY
+                return value, Fill()
+            return value, Cast(dt.F32, kind)
+        return value, convert or COPY
 
     def _check_guards(self, op: StoreOp) -> None:
         wide = self.program.windows(op).wide_axes(tile_type(op.value).axes)
@@ -377,8 +434,8 @@ class Plan:
         """Give a result memory: an output tensor, an operand's slot whose life ends here, or another slot."""
         program = self.program
         at = program.position[op]
-        if (store := self._sink(op, result)) is not None:
-            group = self._group("vecout", _slot_bytes(form.bytes), op, self._label(store))
+        if (label := self._sink(op, result)) is not None:
+            group = self._group("vecout", _slot_bytes(form.bytes), op, label)
             self.homes[result] = Home(form, queue=group)
             return
         roots = [program.root(v) for v in op.operands]
@@ -397,17 +454,24 @@ class Plan:
             return
         self._new_slot(result, form)
 
-    def _sink(self, op: Operation, result: SSAValue) -> StoreOp | None:
-        """The store that takes this result straight from the output queue, if it is its only use."""
-        store = result.get_user_of_unique_use()
-        if not isinstance(store, StoreOp) or store.parent is not op.parent or store.guards:
+    def _sink(self, op: Operation, result: SSAValue) -> str | None:
+        """A label, if the only use of a result is a store that can take it straight from the output queue."""
+        use = next(iter(result.uses)) if len(list(result.uses)) == 1 else None
+        if use is None or not is_store(use) or use.operation.parent is not op.parent:
             return None
-        target = store.target.type
-        assert isinstance(target, GmType)
+        store = use.operation
+        if isinstance(store, StoreOp):
+            assert isinstance(store.target.type, GmType)
+            if store.guards:
+                return None
+            target, label = store.target.type.dtype, self._label(store)
+        else:
+            assert isinstance(store, YieldOp)
+            target, label = tile_type(result).dtype, "panel"
         kind = tile_type(result).dtype
-        same = not kind.is_bool and memory_dtype(target.dtype) is kind
+        same = not kind.is_bool and memory_dtype(target) is kind
         busy = sum(g.live for g in self.groups if g.position == "vecout")
-        return store if same and busy < MAX_QUEUE_BUFFERS // 2 else None
+        return label if same and busy < MAX_QUEUE_BUFFERS // 2 else None
 
     def kinds(self, op: Operation, values: Sequence[SSAValue], form: Form) -> tuple[Kind, ...]:
         """How operands relate to a result of `form`."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue, Use
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
@@ -35,6 +35,18 @@ def is_cube_op(op: Operation) -> bool:
         case MoveOp() | FillOp() | IndexOp():
             return tile_type(op.results[0]).space != "ub"
     return False
+
+
+def is_store(use: Use) -> bool:
+    """True if a use writes the value to global memory: a store, or a loop that collects it for the cube."""
+    op = use.operation
+    return isinstance(op, StoreOp) or (isinstance(op, YieldOp) and use.index >= len(op.carried))
+
+
+def collects_for_cube(op: ForOp) -> bool:
+    """True if every tile that a loop of the vector cores collects is handed over to the cube."""
+    users = [u.operation for r in op.collected_results for u in r.uses]
+    return all(isinstance(u, MoveOp) and tile_type(u.res).space == "l1" for u in users)
 
 
 def vector_ops(block: Block) -> Iterator[Operation]:
@@ -130,7 +142,7 @@ class Program:
                     return
             if source.dtype.is_bool and result.dtype in (dt.F32, dt.BOOL):
                 self._alias[op.res] = op.args[0]
-            elif not result.dtype.is_bool and all(isinstance(u.operation, StoreOp) for u in op.res.uses):
+            elif not result.dtype.is_bool and all(is_store(u) for u in op.res.uses):
                 self.lazy.add(op.res)
             return
         if all(n is not None and not isinstance(n, Expr) for n in known):
@@ -252,14 +264,12 @@ def check_supported(program: Program) -> None:
         if not isinstance(op, supported):
             hint = "transposes and slices on chip have no recipe yet" if isinstance(op, ViewOp) else None
             raise refuse(op, f"{op.name} has no lowering to Ascend C yet", hint=hint)
-        if isinstance(op, ForOp) and op.collected_results:
+        if isinstance(op, ForOp) and not collects_for_cube(op):
             raise refuse(
                 op,
                 "tiles collected in UB have no lowering yet",
-                expected="collected matmul blocks, or a store inside the loop",
+                expected="collected matmul blocks, rows that move to the cube, or a store inside the loop",
             )
-        if isinstance(op, MoveOp) and tile_type(op.source).space == "ub":
-            raise refuse(op, "moving a vector tile to the cube has no lowering yet", got="ub -> l1")
 
 
 def same_dtype(kind: dt.DType) -> bool:

@@ -17,7 +17,8 @@ from gaf.dialects.tile.attributes import BindingsAttr
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp
 from gaf.errors import UnsupportedError
 from gaf.passes.registry import option, register_pass
-from gaf.passes.tile.cube import FRACTAL, MAX_ROWS
+from gaf.passes.tile.cube import MAX_ROWS
+from gaf.passes.tile.handover import FRACTAL
 from gaf.passes.tile.plan import Plan
 from gaf.target import Chip, chip
 
@@ -83,7 +84,7 @@ class _Binder:
         self.cores = target.aiv_cores if plan.kind == "aiv" else target.aic_cores
         self.uses = self._uses()
         forms = [h.form for h in plan.homes.values()]
-        forms += [leaf.form for leaf in plan.leaves.values()]
+        forms += [leaf.form for leaf in plan.all_leaves()]
         self.row_axes = {f.axes[0] for f in forms if len(f.axes) == 2}
         self.lane_axes = {f.axes[-1] for f in forms if f.axes} - self.row_axes
 
@@ -100,7 +101,7 @@ class _Binder:
 
     def run(self) -> None:
         cube = self.plan.cube
-        cube_axes = (cube.rows, cube.columns) if cube is not None else ()
+        cube_axes = {cube.rows, *cube.columns} if cube is not None else set()
         blocks: list[tuple[str, Expr]] = []
         lanes: list[str] = []
         rows: list[str] = []
@@ -109,7 +110,7 @@ class _Binder:
             axes = {u.axis for u in uses}
             if cube is not None and any(u.in_grid and u.axis == cube.rows for u in uses):
                 blocks.append((name, value))
-            elif not uses or len(axes) != 1 or (set(axes) & set(cube_axes) and self._is_block(name)):
+            elif not uses or len(axes) != 1 or (axes & cube_axes and self._is_block(name)):
                 self.params.append((name, value))
             elif axes <= self.row_axes:
                 rows.append(name)
@@ -131,7 +132,7 @@ class _Binder:
 
     def _is_block(self, name: str) -> bool:
         cube = self.plan.cube
-        return cube is not None and name in (cube.block[0].as_name(), cube.block[1].as_name())
+        return cube is not None and any(name == s.as_name() for b in cube.blocks.values() for s in b.size)
 
     def _block_rows(self, value: Expr) -> Expr:
         """Fewer rows a block when there are fewer blocks than cores, in whole fractals."""
@@ -219,7 +220,7 @@ class _Binder:
             return ceildiv(extent * self._others(grid, use.axis), self.cores)
         cube = self.plan.cube
         if cube is not None and use.axis == cube.rows:
-            rows = cube.block[0]
+            rows = cube.size[0]
             return ceildiv(rows, 2) if cube.grid.sub == use.axis else rows
         return extent
 

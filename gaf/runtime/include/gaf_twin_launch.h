@@ -4,7 +4,7 @@
 //
 // Defines: int32_t NAME_twin_launch(args, bytes, nargs, tiling, tilingBytes, blocks, result), which runs
 // `blocks` blocks and returns 0 (done), 1 (violations found, check mode), 2 (deadlock or a kernel that gave
-// up), 3 (bad call). args[i] is the address of GM argument i, bytes[i] its real size; the last argument is
+// up), 3 (bad call). In trace mode `result` receives the timeline. args[i] is the address of GM argument i, bytes[i] its real size; the last argument is
 // the workspace where the kernel has one. The tiling structure is copied and passed by value.
 #ifndef GAF_TWIN_LAUNCH_H
 #define GAF_TWIN_LAUNCH_H
@@ -16,18 +16,23 @@
 #include <type_traits>
 #include <utility>
 
+#include "twin/trace.h"
+
 extern "C" {
 typedef struct GafTwinResult {
     // Given by the caller.
     uint32_t threads;  // worker threads in fast mode; 0: GAF_THREADS, else the number of processors
-    uint32_t reserved;
+    uint32_t again;    // check mode: 1 runs the cores in reverse order too and compares what they write
     const uint8_t* roles;  // per argument: 0 in/out, 1 workspace, 2 input, 3 output (check mode); null: all 0
     char* text;            // receives one JSON object a line per violation, NUL-terminated
     uint64_t textBytes;    // size of text
+    const GafTraceCosts* costs;  // trace mode: the figures
     // Filled in.
     uint64_t violations;  // number found (those kept in text are fewer)
     uint32_t deadlock;    // 1: no core could go on
     uint32_t kernelType;  // KernelMetaType
+    uint64_t notes;       // remarks in text behind the violations (check mode)
+    GafTrace* trace;      // trace mode: the timeline, for gafTraceFree
 } GafTwinResult;
 }
 
@@ -48,6 +53,10 @@ struct LaunchCall {
     uint64_t tilingBytes;
     uint32_t blocks;
     GafTwinResult* result;
+    // Of launches by host programs (gaf_twin_host.h), zero otherwise.
+    const char* const* names;  // of the arguments
+    void* sysWorkspace;        // what GetSysWorkSpacePtr returns
+    bool autoSync;             // check::autoSync
 };
 int32_t RunLaunch(const LaunchCall& call);
 #pragma GCC visibility pop

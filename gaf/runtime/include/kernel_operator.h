@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Ascend C API for the CPU: an independent implementation of its public behaviour on Atlas A2 (dav-2201).
 //
-// Build a kernel with this folder in the include path and -DGAF_TWIN=1 (fast) or 2 (check); see
-// gaf_twin_launch.h.
+// Build a kernel with this folder in the include path and -DGAF_TWIN=1 (fast), 2 (check) or
+// 3 (trace); see gaf_twin_launch.h. -DGAF_TWIN_LEAN leaves out what generated kernels do not use.
 #ifndef GAF_TWIN_KERNEL_OPERATOR_H
 #define GAF_TWIN_KERNEL_OPERATOR_H
 
@@ -15,5 +15,12 @@
 #include "twin/select.h"
 #include "twin/sync.h"
 #include "twin/vector.h"
+
+// What generated kernels do not use.
+#if !defined(GAF_TWIN_LEAN)
+#include "twin/debug.h"
+#include "twin/operators.h"
+#include "twin/static.h"
+#endif
 
 #endif  // GAF_TWIN_KERNEL_OPERATOR_H

@@ -9,6 +9,7 @@
 
 #include "halfs.h"
 #include "scheduler.h"
+#include "trace/recorder.h"
 #include "twin/copy.h"
 
 namespace gaf_twin {
@@ -105,6 +106,138 @@ int32_t BadCall(const LaunchCall& call, const std::string& why)
     return 3;
 }
 
+void Start(Launch& launch, const LaunchCall& call)
+{
+    launch.call = &call;
+    launch.type = *call.kernelType;
+    launch.shape = ShapeOfType(launch.type);
+    launch.checking = call.mode == MODE_CHECK || call.mode == MODE_TRACE;
+    launch.finished.assign(call.blocks, false);
+}
+
+check::GmRole RoleOf(const LaunchCall& call, uint32_t i)
+{
+    return static_cast<check::GmRole>(call.result->roles != nullptr ? call.result->roles[i] : 0);
+}
+
+void BindArguments(const LaunchCall& call)
+{
+    for (uint32_t i = 0; i < call.nargs; ++i) {
+        const std::string name = call.names != nullptr ? call.names[i] : "argument " + std::to_string(i);
+        check::gmBind(call.args[i], call.bytes[i], name.c_str(), RoleOf(call, i));
+    }
+}
+
+// The failures that stopped a launch, as text and numbers of its result.
+int32_t Stopped(const Launch& launch, GafTwinResult& result)
+{
+    std::string text;
+    for (const std::string& f : launch.failures) {
+        text += f + "\n";
+    }
+    PutText(&result, text);
+    result.violations = launch.failures.size();
+    result.deadlock = 1;
+    return 2;
+}
+
+// What a kernel may write, to run it again on the same contents.
+class Contents {
+public:
+    explicit Contents(const LaunchCall& call) : call_(call)
+    {
+        for (uint32_t i = 0; i < call.nargs; ++i) {
+            const check::GmRole role = RoleOf(call, i);
+            const auto* p = static_cast<const uint8_t*>(call.args[i]);
+            const bool kept = role == check::GmRole::OUTPUT || role == check::GmRole::IN_OUT;
+            bytes_.emplace_back(p, p + (kept ? call.bytes[i] : 0));
+        }
+    }
+    void Restore() const
+    {
+        for (uint32_t i = 0; i < call_.nargs; ++i) {
+            std::copy(bytes_[i].begin(), bytes_[i].end(), static_cast<uint8_t*>(call_.args[i]));
+        }
+    }
+    // Reports the first byte of every argument that is different now.
+    void Compare() const
+    {
+        for (uint32_t i = 0; i < call_.nargs; ++i) {
+            const auto* now = static_cast<const uint8_t*>(call_.args[i]);
+            const auto at = std::mismatch(bytes_[i].begin(), bytes_[i].end(), now).first;
+            check::rule(at == bytes_[i].end(), "order-dependent", "kernel end",
+                        "byte %lld of argument %u depends on which core runs first",
+                        static_cast<long long>(at - bytes_[i].begin()), i);
+        }
+    }
+
+private:
+    const LaunchCall& call_;
+    std::vector<std::vector<uint8_t>> bytes_;
+};
+
+// One run of all cores under the check engine; `first` is what an earlier run left, to compare with.
+void CheckOnce(const LaunchCall& call, Launch& launch, const Contents* first)
+{
+    check::launchBegin(call.name, call.blocks, launch.type);
+    check::autoSync(call.autoSync);
+    BindArguments(call);
+    launch.Work();
+    if (first != nullptr && !launch.stop.load()) {
+        first->Compare();
+    }
+    check::launchEnd();
+}
+
+int32_t Checked(const LaunchCall& call, Launch& launch)
+{
+    GafTwinResult& result = *call.result;
+    std::lock_guard<std::mutex> hold(launchLock);
+    std::unique_ptr<Contents> before;
+    if (result.again != 0 && call.blocks * (launch.shape.aivs + (launch.shape.aic ? 1 : 0)) > 1) {
+        before.reset(new Contents(call));
+    }
+    CheckOnce(call, launch, nullptr);
+    Launch reversed;
+    const Launch* last = &launch;
+    if (before != nullptr && check::violationCount() == 0 && launch.failures.empty()) {
+        const Contents after(call);
+        before->Restore();
+        Start(reversed, call);
+        reversed.reversed = true;
+        CheckOnce(call, reversed, &after);
+        last = &reversed;
+    }
+    result.violations = check::violationCount();
+    if (result.text != nullptr && result.textBytes > 0) {
+        check::report(result.text, result.textBytes);
+    }
+    if (result.violations == 0 && !last->failures.empty()) {
+        result.violations = last->failures.size();
+        PutText(&result, last->failures[0] + "\n");
+    }
+    result.deadlock = last->stop.load() ? 1 : 0;
+    return result.deadlock != 0 ? 2 : result.violations != 0 ? 1 : 0;
+}
+
+int32_t Traced(const LaunchCall& call, Launch& launch)
+{
+    GafTwinResult& result = *call.result;
+    if (result.costs == nullptr || result.costs->timingBytes != sizeof(GafTraceTiming) ||
+        result.costs->vectors == 0) {
+        return BadCall(call, "trace mode needs the costs that gaf/target/timing.py gives");
+    }
+    std::lock_guard<std::mutex> hold(launchLock);
+    trace::Recorder recorder(*result.costs);
+    trace::activate(&recorder);
+    check::launchBegin(call.name, call.blocks, launch.type);
+    BindArguments(call);
+    launch.Work();
+    trace::activate(nullptr);
+    result.trace = recorder.finish();
+    return launch.stop.load() ? Stopped(launch, result) : 0;
+}
+
 }  // namespace
 
 int32_t RunLaunch(const LaunchCall& call)
@@ -112,6 +245,8 @@ int32_t RunLaunch(const LaunchCall& call)
     GafTwinResult& result = *call.result;
     result.violations = 0;
     result.deadlock = 0;
+    result.notes = 0;
+    result.trace = nullptr;
     PutText(&result, "");
     if (call.nargs != call.pointers) {
         return BadCall(call, "takes " + std::to_string(call.pointers) + " GM arguments, got " +
@@ -128,34 +263,15 @@ int32_t RunLaunch(const LaunchCall& call)
         *call.kernelType = ProbeKernelType(call);
     }
     Launch launch;
-    launch.call = &call;
-    launch.type = *call.kernelType;
-    launch.shape = ShapeOfType(launch.type);
-    launch.checking = call.mode == MODE_CHECK;
-    launch.finished.assign(call.blocks, false);
+    Start(launch, call);
     result.kernelType = static_cast<uint32_t>(launch.type);
 
-    if (launch.checking) {
-        std::lock_guard<std::mutex> hold(launchLock);
-        check::launchBegin(call.name, call.blocks, launch.type);
-        for (uint32_t i = 0; i < call.nargs; ++i) {
-            const auto role = static_cast<check::GmRole>(result.roles != nullptr ? result.roles[i] : 0);
-            check::gmBind(call.args[i], call.bytes[i], ("argument " + std::to_string(i)).c_str(), role);
-        }
-        launch.Work();
-        check::launchEnd();
-        result.violations = check::violationCount();
-        if (result.text != nullptr && result.textBytes > 0) {
-            check::report(result.text, result.textBytes);
-        }
-        if (result.violations == 0 && !launch.failures.empty()) {
-            result.violations = launch.failures.size();
-            PutText(&result, launch.failures[0] + "\n");
-        }
-        result.deadlock = launch.stop.load() ? 1 : 0;
-        return result.deadlock != 0 ? 2 : result.violations != 0 ? 1 : 0;
+    if (call.mode == MODE_TRACE) {
+        return Traced(call, launch);
     }
-
+    if (call.mode == MODE_CHECK) {
+        return Checked(call, launch);
+    }
     const uint32_t threads = std::min(result.threads != 0 ? result.threads : DefaultThreads(), call.blocks);
     std::unique_lock<std::mutex> hold(launchLock, std::try_to_lock);
     if (threads > 1 && hold.owns_lock()) {
@@ -164,14 +280,7 @@ int32_t RunLaunch(const LaunchCall& call)
         launch.Work();
     }
     if (launch.stop.load()) {
-        std::string text;
-        for (const std::string& f : launch.failures) {
-            text += f + "\n";
-        }
-        PutText(&result, text);
-        result.violations = launch.failures.size();
-        result.deadlock = 1;
-        return 2;
+        return Stopped(launch, result);
     }
     return 0;
 }

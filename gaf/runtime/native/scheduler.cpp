@@ -172,6 +172,7 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
     core.padValue = core.load3dPad = 0;
     core.padValueSet = false;
     core.atomicOp = AtomicOp::NONE;
+    core.sysWorkspace = reinterpret_cast<uint64_t>(owner->call->sysWorkspace);
     core.node = "";
     if (owner->checking) {
         for (uint32_t i = 0; i < count; ++i) {
@@ -275,7 +276,8 @@ void Launch::FinishBlock(uint32_t block)
 bool Launch::RunGroup(Group& g)
 {
     bool ran = false;
-    for (auto& c : g.cores) {
+    for (size_t i = 0; i < g.cores.size(); ++i) {
+        auto& c = g.cores[reversed ? g.cores.size() - 1 - i : i];
         if (!c->Runnable() || stop.load(std::memory_order_relaxed)) {
             continue;
         }
@@ -331,8 +333,9 @@ void Launch::Work()
             }
         }
         if (nextBlock.load(std::memory_order_relaxed) < call->blocks) {
-            const uint32_t block = nextBlock.fetch_add(1);
-            if (block < call->blocks) {
+            const uint32_t claimed = nextBlock.fetch_add(1);
+            if (claimed < call->blocks) {
+                const uint32_t block = reversed ? call->blocks - 1 - claimed : claimed;
                 const uint32_t count = (shape.aic ? 1 : 0) + shape.aivs;
                 std::unique_ptr<Group> g;
                 if (!spareGroups.empty()) {

@@ -16,7 +16,7 @@
 namespace gaf_twin {
 
 constexpr uint32_t FLAG_IDS = 16;
-constexpr int MODE_CHECK = 2;
+constexpr int MODE_CHECK = 2, MODE_TRACE = 3;
 
 struct Launch;
 struct Group;
@@ -76,7 +76,8 @@ struct Launch {
     const LaunchCall* call = nullptr;
     int type = KERNEL_TYPE_AIV_ONLY;
     Shape12 shape{false, 1};
-    bool checking = false;
+    bool checking = false;  // check or trace mode: one thread, instructions are announced
+    bool reversed = false;  // the last block and core first
     std::atomic<uint32_t> nextBlock{0};
     std::atomic<uint64_t> epoch{1};         // raised with everything that may unblock a core
     std::atomic<uint64_t> syncArrivals[2];  // by aivOnly

@@ -414,9 +414,36 @@ def test_mmad(kind: dt.DType, ta: bool, tb: bool) -> None:
     assert not out[:, n:].any()
 
 
+@pytest.mark.parametrize("kind", [dt.F32, dt.BF16, dt.U8, dt.I64], ids=lambda d: d.name)
+@pytest.mark.parametrize("box", [(1, 3, 2, 4), (0, 0, 5, 37), (2, 30, 3, 7), (0, 0, 0, 0), (5, 37, 0, 0)])
+def test_load_tile_box(box: tuple[int, int, int, int], kind: dt.DType) -> None:
+    row0, col0, nrows, ncols = box
+    fill = 0 if kind is dt.I64 else 3
+    kb = KernelBuilder("k", "aiv", [("x", kind, "in", (9, 50)), ("y", kind, "out", (ROWS, LANES))])
+    q = kb.init_queue("q", "vecin", 1, tile(ROWS, LANES, kind) * kind.bytes)
+    out = kb.init_queue("out", "vecout", 1, tile(ROWS, LANES, kind) * kind.bytes)
+    room = kb.alloc(q, kind, "room")
+    kb.call(
+        copy.LoadTileBoxOp, room, kb.arg("x"), src_at=7 if nrows else -100, rows=ROWS, lanes=LANES, row0=row0,
+        col0=col0, nrows=nrows, ncols=ncols, stride=50, fill=fill,
+    )  # fmt: skip
+    kb.enque(q, room)
+    ready = kb.deque(q, kind, "ready")
+    words, result = tile(ROWS, LANES, kind) * kind.bytes // 4, kb.alloc(out, kind, "result")
+    kb.call(vector.AddsOp, kb.reinterpret(result, dt.I32), kb.reinterpret(ready, dt.I32), scalar=0, count=words)
+    kb.free(q, ready)
+    kb.store(out, result, kb.arg("y"), 0, ROWS, LANES, LANES)
+    x = np.arange(450).reshape(9, 50).astype(kind.numpy)
+    want = np.full((ROWS, LANES), fill).astype(kind.numpy)
+    for r in range(nrows):
+        want[row0 + r, col0 : col0 + ncols] = x.reshape(-1)[7 + 50 * r : 7 + 50 * r + ncols]
+    np.testing.assert_array_equal(interpret(kb.finish(), {"x": x}, {})["y"], want)
+
+
 def test_every_call_is_tested() -> None:
     tested = {e[0] for e in CALLS} | {
         copy.LoadTileOp,
+        copy.LoadTileBoxOp,
         copy.StoreTileOp,
         copy.GatherTileOp,
         copy.DataCopyPadInOp,

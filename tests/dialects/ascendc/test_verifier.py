@@ -10,7 +10,7 @@ import pytest
 from xdsl.utils.exceptions import VerifyException
 
 from gaf.dialects.ascendc import API_OPS, KernelBuilder, rows, vector
-from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileOp, StoreTileOp
+from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileBoxOp, LoadTileOp, StoreTileOp
 from gaf.dialects.ascendc.cube import InitMmadOp, MmadRunOp
 from gaf.dialects.ascendc.kernel import RESERVED_NAMES, KernelOp
 from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, PipeBarrierOp, SetFlagOp
@@ -21,7 +21,7 @@ from gaf.dialects.common.index import read, sym
 
 def builder(kind: str = "aiv", **options: object) -> KernelBuilder:
     return KernelBuilder(
-        "k", kind, [("x", dt.F32, "in", ["M"]), ("h", dt.F16, "in", ["M"]), ("y", dt.F32, "out", ["M"])],
+        "k", kind, [("x", dt.F32, "in", ["M"]), ("h", dt.F16, "in", ["M"]), ("l", dt.I64, "in", ["M"]), ("y", dt.F32, "out", ["M"])],
         symbols=["M"], tiling=[("M", "M"), ("tm", 64)], **options,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -109,6 +109,22 @@ def misaligned_slice(kb: KernelBuilder) -> None:
 def load_into_buffer(kb: KernelBuilder) -> None:
     (a,) = floats(kb, "a")
     kb.call(LoadTileOp, a, kb.arg("x"), src_at=0, rows=1, lanes=64, stride=64)
+
+
+def load_box(kb: KernelBuilder, source: str, kind: dt.DType, col0: int, fill: float) -> None:
+    q = kb.init_queue("q", "vecin", 1, 1024)
+    kb.call(
+        LoadTileBoxOp, kb.alloc(q, kind, "t"), kb.arg(source), src_at=0, rows=2, lanes=16, row0=0, col0=col0,
+        nrows=1, ncols=8, stride=16, fill=fill,
+    )  # fmt: skip
+
+
+def box_outside_of_tile(kb: KernelBuilder) -> None:
+    load_box(kb, "x", dt.F32, 9, 0)
+
+
+def box_filled_with_a_long_number(kb: KernelBuilder) -> None:
+    load_box(kb, "l", dt.I64, 0, 1)
 
 
 def vector_before_enque(kb: KernelBuilder) -> None:
@@ -248,6 +264,8 @@ MESSAGES: dict[Callable[[KernelBuilder], None], str] = {
     misaligned: "ascendc.buf_get: offset in bytes; expected a multiple of 32, got 16",
     misaligned_slice: "ascendc.slice: start; expected a multiple of 32 bytes, got 12 bytes",
     load_into_buffer: "ascendc.load_tile runs on PIPE_MTE2 and can't use dst",
+    box_outside_of_tile: "the box ends outside of the tile; expected col0 + ncols <= 16, got 17",
+    box_filled_with_a_long_number: "a tile of i64 is filled with 1.0; expected 0",
     vector_before_enque: "ascendc.exp runs on PIPE_V and can't use src",
     store_before_enque: "ascendc.store_tile runs on PIPE_MTE3 and can't use src",
     wrong_store_type: "ascendc.store_tile: dst, src have one element type; got dst f32, src f16",

@@ -24,8 +24,6 @@ BODIES = [
     ("strided column", "%t = tile.load %x[m, 0] : !tile.t<[m], f32>\ntile.store %t, %s[m]", "'m' has a stride of K"),
     ("not linear", "%t = tile.load %x[m, k floordiv 2] : !tile.t<[m, k], f32>\ntile.store %t, %y[m, k]",
      "isn't linear in 'k'"),
-    ("guarded load", "%t = tile.load %x[m, k] where [k in 0 to 3] else 0 : !tile.t<[m, k], f32>\n"
-     "tile.store %t, %y[m, k]", "a load with a guard has no lowering yet"),
     ("guarded lanes", f"{LOAD}tile.store %t, %y[m, k] where [k in 0 to 3]", "a store guarded along 'k'"),
     ("scatter", f"{LOAD}tile.store %t, %y[read ids[m], k]", "a scatter has no lowering yet"),
     ("scatter-add", f"{LOAD}tile.store %t, %y[m, k] add", "scatter-add has no lowering yet"),

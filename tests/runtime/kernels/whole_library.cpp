@@ -56,6 +56,8 @@ extern "C" __global__ __aicore__ void whole_library(GM_ADDR a, GM_ADDR b, GM_ADD
     gaf::LoadTile(x, g, 3, 5, 7);
     gaf::LoadTile(h, gh, 3, 5, 0);
     gaf::LoadTile(xi, g32, 1, 1, 1);
+    gaf::LoadTileBox(x, g, 3, 5, 1, 2, 2, 3, 7, -0.0f);
+    gaf::LoadTileBox(h, gh, 3, 5, 1, 2, 2, 3, 7, static_cast<half>(0.0f));
     gaf::StoreTile(g, x, 3, 5, 7);
     gaf::GatherTile(x, g, g64, 3, 5, 1, 5, 9);
     gaf::GatherTile(h, gh, g32, 3, 5, 1, 5, 9);

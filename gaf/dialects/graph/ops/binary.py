@@ -249,6 +249,7 @@ class ModOp(BinaryOp):
         "aten.fmod.Scalar",
     )
     GAF = ("mod",)
+    GAF_DEFAULTS = {"fmod": False}
     ONNX_SINCE = 10
 
     @classmethod

@@ -57,8 +57,10 @@ class BatchNormOp(GraphOp):
     result = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("BatchNormalization",)
-    ATEN = ("aten._native_batch_norm_legit_no_training.default", "aten.batch_norm.default")
+    # not aten.batch_norm: it updates its statistics without saying so in its schema; PyTorch decomposes it
+    ATEN = ("aten._native_batch_norm_legit_no_training.default",)
     GAF = ("batch_norm",)
+    GAF_DEFAULTS = {"epsilon": 1e-5}
 
     @classmethod
     def body(cls, epsilon: float) -> Scalar:
@@ -111,15 +113,11 @@ class BatchNormOp(GraphOp):
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
-        native = ctx.op_type != "aten.batch_norm.default"
-        if ctx.attr("training", False) or not ctx.has("running_mean") or not ctx.has("running_var"):
-            raise ctx.unsupported("batch normalisation in training mode", expected="a module in eval mode")
-        if native and (ctx.used(1) or ctx.used(2)):
+        if ctx.used(1) or ctx.used(2):
             raise ctx.unsupported("saved statistics of a batch normalisation")
         mean, variance = ctx.value("running_mean"), ctx.value("running_var")
         operands = [ctx.value("input"), *aten_affine(ctx), mean, variance]
-        made = ctx.emit(cls, operands, epsilon=float(ctx.attr("eps", 1e-5)))
-        return [made, None, None] if native else made
+        return [ctx.emit(cls, operands, epsilon=float(ctx.attr("eps", 1e-5))), None, None]
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return ctx.node("BatchNormalization", inputs, epsilon=self.attrs()["epsilon"])
@@ -253,16 +251,9 @@ class InstanceNormOp(ChannelGroupNormOp):
 
     name = "graph.instance_norm"
     ONNX = ("InstanceNormalization",)
-    ATEN = ("aten.instance_norm.default",)
     GAF = ("instance_norm",)
     MIN_RANK = 3
     ONNX_ATTRS = {"epsilon": ("epsilon", 1e-5)}
-
-    @classmethod
-    def from_aten(cls, ctx: AtenContext) -> Any:
-        if not ctx.attr("use_input_stats", True) or ctx.has("running_mean"):
-            raise ctx.unsupported("instance normalisation with running statistics")
-        return ctx.emit(cls, [ctx.value("input"), *aten_affine(ctx)], epsilon=float(ctx.attr("eps", 1e-5)))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         return export_float(ctx, self.ONNX[0], inputs, self.operand_tensor_types()[0].dtype, super().to_onnx)
@@ -277,6 +268,7 @@ class GroupNormOp(ChannelGroupNormOp):
     ONNX = ("GroupNormalization",)
     ATEN = ("aten.native_group_norm.default", "aten.group_norm.default")
     GAF = ("group_norm",)
+    GAF_DEFAULTS = {"epsilon": 1e-5}
 
     @classmethod
     def groups(cls, x: TensorType, attrs: Mapping[str, Any]) -> Expr:

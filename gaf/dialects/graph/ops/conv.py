@@ -51,6 +51,12 @@ class ConvBase(GraphOp):
     dilations = ints_prop()
     groups = int_prop()
     result = result_def(TensorType)
+    GAF_DEFAULTS = {
+        "strides": lambda x, *_: (1,) * (x.rank - 2),
+        "pads": lambda x, *_: (0,) * (2 * (x.rank - 2)),
+        "dilations": lambda x, *_: (1,) * (x.rank - 2),
+        "groups": 1,
+    }
     traits = traits_def(Pure())
 
     @classmethod
@@ -197,6 +203,7 @@ class ConvTransposeOp(ConvBase):
     output_padding = ints_prop()
     ONNX = ("ConvTranspose",)
     GAF = ("conv_transpose",)
+    GAF_DEFAULTS = {"output_padding": lambda x, *_: (0,) * (x.rank - 2)}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

@@ -200,6 +200,7 @@ class EyeOp(CreationOp):
     ONNX = ("EyeLike",)
     ATEN = ("aten.eye.m", "aten.eye.default")
     GAF = ("eye",)
+    GAF_DEFAULTS = {"k": 0}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -249,6 +250,7 @@ class TriluOp(GraphOp):
     ONNX = ("Trilu",)
     ATEN = ("aten.triu.default", "aten.tril.default")
     GAF = ("trilu",)
+    GAF_DEFAULTS = {"upper": True, "k": 0}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -306,6 +308,7 @@ class ShapeOp(GraphOp):
     ONNX = ("Shape",)
     ATEN = ("aten.sym_size.int",)
     GAF = ("shape",)
+    GAF_DEFAULTS = {"start": 0, "end": lambda x, *_: x.rank}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

@@ -88,6 +88,11 @@ class GenericOp(GraphOp):
     def meaning(self) -> Meaning:
         return self.spaces.data
 
+    @property
+    def user_name(self) -> str:
+        """The user's name for the op, in kernels and reports."""
+        return self.label.data
+
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         try:
             return export_meaning(
@@ -263,6 +268,11 @@ class CustomOp(GraphOp):
                 )
             outs.append(array.astype(np.float64) if wide and type_.dtype.is_float else array)
         return outs
+
+    @property
+    def user_name(self) -> str:
+        """The user's name for the op, in kernels and reports."""
+        return self.callee.data.rpartition("::")[2]
 
     def meaning(self) -> OpMeaning:
         if self.device is not None:

@@ -17,10 +17,11 @@ from xdsl.utils.exceptions import VerifyException
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import ExportContext, GraphOp, bool_prop, graph_op, int_prop, str_prop
 from gaf.dialects.graph.meaning import Opaque, OpMeaning
+from gaf.dialects.graph.ops import torch_call
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedError
 
-FRAMEWORKS = ("onnx",)
+FRAMEWORKS = ("onnx", "torch")
 
 
 class ForeignEffects(MemoryEffect):
@@ -34,11 +35,12 @@ class ForeignEffects(MemoryEffect):
 
 @graph_op
 class ForeignOp(GraphOp):
-    """One op of `framework` (so far: onnx), with its reference there; never part of a kernel.
+    """One op of `framework` (onnx, torch), with its reference there; never part of a kernel.
 
-    `node` is the op in the framework's own text form, with operands named i0, i1, ... (empty: an
-    optional operand left out) and results o0, o1, ... Result types are part of the op: gaf has no rule
-    that infers them.
+    `node` is the op in text form. ONNX: the framework's own, with operands named i0, i1, ... (empty: an
+    optional operand left out) and results o0, o1, ... PyTorch: the arguments of the call (torch_call.py);
+    `domain` and `op_type` name the overload (`aten`, `topk.default`). Result types are part of the op: gaf
+    has no rule that infers them.
     """
 
     name = "graph.foreign"
@@ -93,6 +95,8 @@ class ForeignOp(GraphOp):
                 f"graph.foreign: expected framework {' or '.join(FRAMEWORKS)}, got '{self.framework.data}'"
             )
         try:
+            if self.framework.data == "torch":
+                return torch_call.check_text(self.node.data, len(self.operands))
             node = parse_node(self.node.data)
         except GafError as error:
             raise VerifyException(f"graph.foreign: {error}") from None
@@ -109,12 +113,20 @@ class ForeignOp(GraphOp):
         return f"{self.domain.data}.{self.op_type.data}" if self.domain.data else self.op_type.data
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
-        """What `onnx.reference` computes.
+        return self.reference_with_symbols(*args, env={}, wide=wide)
+
+    def reference_with_symbols(
+        self, *args: np.ndarray, env: Mapping[str, int], wide: bool = False
+    ) -> Sequence[np.ndarray]:
+        """What `onnx.reference` or the PyTorch op computes.
 
         With `wide`, in float64 where the framework's implementation can, otherwise in the op's own dtypes.
         """
         kinds = [t.dtype for t in self.operand_tensor_types()]
-        results = None
+        results: Sequence[Any] | None = None
+        if self.framework.data == "torch":
+            results = torch_call.run_call(self.qualified_name, self.node.data, args, kinds, env, wide)
+            return self._rounded(results, wide)
         if wide:
             try:
                 results = self._run(args, [a.dtype for a in args])
@@ -122,6 +134,9 @@ class ForeignOp(GraphOp):
                 args = tuple(a.astype(k.numpy) if k.is_float else a for a, k in zip(args, kinds))
         if results is None:
             results = self._run(args, [k.numpy for k in kinds])
+        return self._rounded(results, wide)
+
+    def _rounded(self, results: Sequence[Any], wide: bool) -> list[np.ndarray]:
         outs: list[np.ndarray] = []
         for result, type_ in zip(results, self.result_tensor_types()):
             dtype = np.dtype(np.float64) if wide and type_.dtype.is_float else type_.dtype.numpy
@@ -142,6 +157,12 @@ class ForeignOp(GraphOp):
         return Opaque(f"{self.qualified_name} runs on the host: gaf has no op for it")
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        if self.framework.data != "onnx":
+            raise UnsupportedError(
+                f"{self.qualified_name} of {self.framework.data} has no ONNX form",
+                where=self.location_name(),
+                hint="save as .mlir, or write the op with others",
+            )
         node = parse_node(self.node.data)
         given = iter(inputs)
         operands = [next(given) if name else "" for name in node.input]

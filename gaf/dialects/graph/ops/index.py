@@ -106,6 +106,7 @@ class GatherOp(GatherBase):
     ONNX = ("Gather",)
     ATEN = ("aten.embedding.default", "aten.index_select.default")
     GAF = ("gather",)
+    GAF_DEFAULTS = {"axis": 0, "wrap": True}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -169,6 +170,7 @@ class GatherElementsOp(GatherBase):
     ONNX = ("GatherElements",)
     ATEN = ("aten.gather.default",)
     GAF = ("gather_elements",)
+    GAF_DEFAULTS = {"axis": -1, "wrap": True}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -224,6 +226,7 @@ class GatherNDOp(GatherBase):
     batch_dims = int_prop()
     ONNX = ("GatherND",)
     GAF = ("gather_nd",)
+    GAF_DEFAULTS = {"batch_dims": 0, "wrap": True}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -357,6 +360,7 @@ class ScatterElementsOp(ScatterBase):
         "aten.scatter_reduce.two",
     )
     GAF = ("scatter_elements",)
+    GAF_DEFAULTS = {"axis": -1, "reduction": "none"}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -411,6 +415,7 @@ class ScatterNDOp(ScatterBase):
     name = "graph.scatter_nd"
     ONNX = ("ScatterND",)
     GAF = ("scatter_nd",)
+    GAF_DEFAULTS = {"reduction": "none"}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -465,6 +470,7 @@ class OneHotOp(GraphOp):
     traits = traits_def(Pure())
     ONNX = ("OneHot",)
     GAF = ("one_hot",)
+    GAF_DEFAULTS = {"axis": -1}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

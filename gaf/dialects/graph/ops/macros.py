@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from gaf.dialects.graph.contract import AtenContext, ImportContext, tensor_type
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
 from gaf.dialects.graph.ops.create import FullOp
-from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
+from gaf.dialects.graph.ops.matmul import MatMulOp, matmul, matmul
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
@@ -25,6 +25,9 @@ class Expansion:
     ONNX: ClassVar[tuple[str, ...]] = ()
     ATEN: ClassVar[tuple[str, ...]] = ()
     GAF: ClassVar[tuple[str, ...]] = ()
+    # what a `.gaf` call takes: operands ("bias?" may be left out) and the ONNX attributes with their defaults
+    GAF_OPERANDS: ClassVar[tuple[str, ...]] = ()
+    GAF_DEFAULTS: ClassVar[Mapping[str, Any]] = {}
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -82,6 +85,7 @@ class Clip(Expansion):
         *("aten.clamp_max.default", "aten.clamp_max.Tensor", "aten.hardtanh.default"),
     )
     GAF = ("clip",)
+    GAF_OPERANDS = ("x", "low?", "high?")
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -149,7 +153,6 @@ class Gemm(Expansion):
 
     ONNX = ("Gemm",)
     ATEN = ("aten.addmm.default", "aten.linear.default", "aten.baddbmm.default", "aten.addmv.default")
-    GAF = ("linear",)
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -193,6 +196,20 @@ class Gemm(Expansion):
         return ctx.emit(MulOp, [x, ctx.constant_value(number(factor, dtype))])
 
 
+class Linear(Expansion):
+    """x @ weights + bias, with x of any rank and weights [inputs, outputs]; the bias may be left out."""
+
+    GAF = ("linear",)
+    GAF_OPERANDS = ("x", "weights", "bias?")
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x, weights = ctx.operands[:2]
+        result = matmul(ctx, x, weights)
+        bias = ctx.operand(2)
+        return result if bias is None else ctx.emit(AddOp, [result, bias])
+
+
 class Split(Expansion):
     """Parts of an operand along one axis: each is a slice."""
 
@@ -202,6 +219,8 @@ class Split(Expansion):
         for name in ("split_with_sizes.default", "split.Tensor", "split.sizes", "chunk.default")
     )
     GAF = ("split",)
+    GAF_OPERANDS = ("x",)
+    GAF_DEFAULTS = {"axis": 0, "split": (), "num_outputs": 0}
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -273,6 +292,8 @@ class DepthToSpace(Expansion):
     ONNX = ("DepthToSpace",)
     ATEN = ("aten.pixel_shuffle.default",)
     GAF = ("depth_to_space",)
+    GAF_OPERANDS = ("x",)
+    GAF_DEFAULTS = {"blocksize": 0, "mode": "DCR"}
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -307,6 +328,8 @@ class SpaceToDepth(Expansion):
     ONNX = ("SpaceToDepth",)
     ATEN = ("aten.pixel_unshuffle.default",)
     GAF = ("space_to_depth",)
+    GAF_OPERANDS = ("x",)
+    GAF_DEFAULTS = {"blocksize": 0, "mode": "DCR"}
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:

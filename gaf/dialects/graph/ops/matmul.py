@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
@@ -96,6 +97,10 @@ class MatMulOp(GraphOp):
         )
         reduced = (Dim("r0", expr(a.shape[-1])),)
         return Meaning((Stage(dims, reads, Arg(0) * Arg(1), r.dtype, reduced, "sum"),))
+
+    @classmethod
+    def from_gaf(cls, ctx: ImportContext, operands: Sequence[SSAValue], attrs: Mapping[str, Any]) -> Any:
+        return matmul(ctx, *operands)
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, opt_operand_def, result_def, traits_def, var_result_def
 from xdsl.traits import Pure
 
@@ -43,6 +44,7 @@ from gaf.dialects.graph.ops.common import (
     number,
     same_dtype,
 )
+from gaf.dialects.graph.ops.create import FullOp
 from gaf.dialects.graph.ops.reduce import reduced_shape
 from gaf.dialects.graph.ops.softmax import fold_rows
 from gaf.dialects.graph.types import TensorType
@@ -59,6 +61,7 @@ class RowNormOp(GraphOp):
 
     epsilon = float_prop()
     axis = int_prop()
+    GAF_OPTIONAL = ("scale",)
 
     @classmethod
     def check_affine(cls, x: TensorType, parameter: TensorType, what: str) -> None:
@@ -82,6 +85,16 @@ class RowNormOp(GraphOp):
         scale = ctx.value("weight") if ctx.has("weight") else ctx.emit(FullOp, [], shape=shape, value=one)
         bias = [ctx.value("bias")] if ctx.has("bias") else []
         return [x, scale, *bias], tensor_type(x).rank - len(shape)
+
+    @classmethod
+    def from_gaf(cls, ctx: ImportContext, operands: Sequence[SSAValue], attrs: Mapping[str, Any]) -> Any:
+        """A scale that is left out is 1."""
+        operands = list(operands)
+        if len(operands) == 1:
+            x = tensor_type(operands[0])
+            axis = norm_axis(attrs["axis"], x.rank, cls.name)
+            operands.append(ctx.emit(FullOp, [], shape=x.shape[axis:], value=number(1.0, x.dtype)))
+        return ctx.emit(cls, operands, **attrs)
 
     def axes(self) -> tuple[int, ...]:
         """The normalised axes, counted from the front."""
@@ -108,6 +121,7 @@ class LayerNormOp(RowNormOp):
     ONNX = ("LayerNormalization",)
     ATEN = ("aten.native_layer_norm.default", "aten.layer_norm.default")
     GAF = ("layer_norm",)
+    GAF_DEFAULTS = {"axis": -1, "epsilon": 1e-5, "stash": False}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -209,6 +223,7 @@ class RMSNormOp(RowNormOp):
     ONNX = ("RMSNormalization", "SimplifiedLayerNormalization")
     ATEN = ("aten.rms_norm.default", "aten._fused_rms_norm.default")
     GAF = ("rms_norm",)
+    GAF_DEFAULTS = {"axis": -1, "epsilon": 1e-5}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

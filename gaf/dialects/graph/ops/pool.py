@@ -52,6 +52,11 @@ class PoolOp(GraphOp):
     dilations = ints_prop()
     ceil_mode = bool_prop()
     result = result_def(TensorType)
+    GAF_DEFAULTS = {
+        "pads": lambda x, *_: (0,) * (2 * (x.rank - 2)),
+        "dilations": lambda x, *_: (1,) * (x.rank - 2),
+        "ceil_mode": False,
+    }
     traits = traits_def(Pure())
 
     KINDS: ClassVar[tuple[str, ...]] = ("float",)
@@ -217,6 +222,7 @@ class AveragePoolOp(PoolOp):
     ONNX = ("AveragePool",)
     ATEN = ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
     GAF = ("average_pool",)
+    GAF_DEFAULTS = {"count_include_pad": False}
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         x, attrs = computing(args[0]), self.attrs()

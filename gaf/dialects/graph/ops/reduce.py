@@ -81,6 +81,7 @@ class ReduceOp(GraphOp):
     x = operand_def(TensorType)
     axes = ints_prop()
     keepdims = bool_prop()
+    GAF_DEFAULTS = {"axes": lambda x, *_: tuple(range(x.rank)), "keepdims": False}
     result = result_def(TensorType)
     traits = traits_def(Pure())
 

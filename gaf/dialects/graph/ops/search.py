@@ -108,6 +108,7 @@ class ArgMaxOp(ArgReduceOp):
     ONNX = ("ArgMax",)
     ATEN = ("aten.argmax.default",)
     GAF = ("argmax",)
+    GAF_DEFAULTS = {"axis": -1, "keepdims": False, "select_last": False}
 
 
 @graph_op
@@ -118,6 +119,7 @@ class ArgMinOp(ArgReduceOp):
     ONNX = ("ArgMin",)
     ATEN = ("aten.argmin.default",)
     GAF = ("argmin",)
+    GAF_DEFAULTS = {"axis": -1, "keepdims": False, "select_last": False}
     PICK = np.argmin
 
 
@@ -135,6 +137,7 @@ class CumSumOp(GraphOp):
     ONNX = ("CumSum",)
     ATEN = ("aten.cumsum.default",)
     GAF = ("cumsum",)
+    GAF_DEFAULTS = {"axis": -1, "exclusive": False, "reverse": False}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -203,6 +206,7 @@ class TopKOp(GraphOp):
     ONNX = ("TopK",)
     ATEN = ("aten.topk.default",)
     GAF = ("topk",)
+    GAF_DEFAULTS = {"axis": -1, "largest": True}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

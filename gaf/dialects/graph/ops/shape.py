@@ -233,6 +233,7 @@ class SqueezeOp(ViewOp):
     ONNX = ("Squeeze",)
     ATEN = ("aten.squeeze.dims", "aten.squeeze.dim", "aten.squeeze.default")
     GAF = ("squeeze",)
+    GAF_DEFAULTS = {"axes": lambda x, *_: tuple(i for i, d in enumerate(x.shape) if d == 1)}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -340,6 +341,7 @@ class TransposeOp(ViewOp):
     ONNX = ("Transpose",)
     ATEN = ("aten.permute.default", "aten.transpose.int", "aten.t.default")
     GAF = ("transpose",)
+    GAF_DEFAULTS = {"perm": lambda x, *_: tuple(reversed(range(x.rank)))}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -495,6 +497,7 @@ class FlipOp(ViewOp):
     axes = ints_prop()
     ATEN = ("aten.flip.default",)
     GAF = ("flip",)
+    GAF_DEFAULTS = {"axes": (-1,)}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

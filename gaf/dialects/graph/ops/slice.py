@@ -72,6 +72,7 @@ class SliceOp(ViewOp):
     ONNX = ("Slice",)
     ATEN = ("aten.slice.Tensor",)
     GAF = ("slice",)
+    GAF_DEFAULTS = {"steps": lambda x, *_: (1,) * x.rank}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -247,6 +248,7 @@ class ConcatOp(GraphOp):
     ONNX = ("Concat",)
     ATEN = ("aten.cat.default", "aten.concatenate.default", "aten.concat.default")
     GAF = ("concat",)
+    GAF_DEFAULTS = {"axis": -1}
     IS_VIEW = True
 
     @classmethod
@@ -351,6 +353,7 @@ class PadOp(ViewOp):
         *(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)),
     )
     GAF = ("pad",)
+    GAF_DEFAULTS = {"mode": "constant", "value": 0.0}
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:

@@ -131,6 +131,7 @@ class SoftmaxOp(SoftmaxBase):
     ONNX = ("Softmax",)
     ATEN = ("aten._softmax.default", "aten.softmax.int")
     GAF = ("softmax",)
+    GAF_DEFAULTS = {"axes": (-1,)}
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         x, axes = computing(args[0]), self.resolved_axes()
@@ -160,6 +161,7 @@ class LogSoftmaxOp(SoftmaxBase):
     ONNX = ("LogSoftmax",)
     ATEN = ("aten._log_softmax.default", "aten.log_softmax.int")
     GAF = ("log_softmax",)
+    GAF_DEFAULTS = {"axes": (-1,)}
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         x, axes = computing(args[0]), self.resolved_axes()

@@ -158,6 +158,7 @@ class IsInfOp(UnaryOp):
     ONNX = ("IsInf",)
     ATEN = ("aten.isinf.default",)
     GAF = ("isinf",)
+    GAF_DEFAULTS = {"negative": True, "positive": True}
     PREDICATE = True
     ONNX_ATTRS = {"negative": ("detect_negative", 1), "positive": ("detect_positive", 1)}
 

@@ -4,6 +4,7 @@
 // GAF_TWIN == 1 (fast): every function is an empty always-inlined body, so a kernel pays nothing.
 // GAF_TWIN == 2 (check): functions live in the runtime library (native/check) and act on the *current core*,
 // which the launcher announces by coreBegin / coreSwitch.
+// GAF_TWIN == 3 (trace): the same functions, which then feed the timeline (native/trace, twin/trace.h).
 #ifndef GAF_TWIN_CHECK_H
 #define GAF_TWIN_CHECK_H
 
@@ -39,12 +40,20 @@ enum OpFlag : uint32_t {
 };
 GAF_CHECK_FN(void op(Pipe pipe, const char* api, uint32_t flags = 0), )
 
+// Amount of the current instruction where its operands don't tell: of Mmad the products of 16 x 16 x 32 bytes.
+GAF_CHECK_FN(void work(uint64_t amount), )
+
+// Element types that can hold NaN and infinity.
+enum class Number : uint8_t { OTHER, F16, BF16, F32 };
+
 // The tensor that an operand belongs to: LocalTensor (start, bytes from there) or GlobalTensor
 // (SetGlobalBuffer's pointer and declared bytes). base null = unknown; bytes 0 = no declared size (base still
 // names the GM argument).
 struct View {
     const void* base = nullptr;
     uint64_t bytes = 0;
+    uint8_t element = 0;                   // bytes of one element, 0 = unknown
+    Number number = Number::OTHER;         // how to read one
 };
 
 // Called BEFORE data is touched: `runs` runs of `runBytes` bytes, starts `strideBytes` apart, by `api`'s
@@ -97,6 +106,10 @@ GAF_CHECK_FN(void queueEnque(void* base, uint64_t bytes, Position pos), )
 GAF_CHECK_FN(void queueDeque(void* base, uint64_t bytes, Position pos), )
 GAF_CHECK_FN(void queueFree(void* base, uint64_t bytes, Position pos), )
 
+// The core places its tensors itself (LocalMemAllocator, LocalTensor(position, address, count)): all of its
+// on-chip memory counts as one buffer per memory.
+GAF_CHECK_FN(void staticTensors(), )
+
 // GM view made by GlobalTensor::SetGlobalBuffer(p, elements): `bytes` is the declared size (0 = unknown).
 GAF_CHECK_FN(void gmView(const void* p, uint64_t bytes), )
 
@@ -133,6 +146,9 @@ struct Arena {
 
 // Launcher side, check mode only. A core is (kind, block, sub): AIC sub = 0; AIV sub = 0 or 1 in MIX 1:2.
 void launchBegin(const char* kernel, uint32_t blocks, int kernelType);
+// The compiler orders the vector pipe with itself and the scalar unit with the other pipes, as the device
+// compiler does by default for sources that don't place these barriers. Holds until the next launchBegin.
+void autoSync(bool on);
 void gmBind(const void* p, uint64_t bytes, const char* name, GmRole role);   // allocation of an argument
 // A core starts; `arenas` stay valid until coreEnd. Returns a core number used by coreSwitch.
 int coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* arenas, uint32_t arenaCount);

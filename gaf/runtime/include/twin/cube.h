@@ -325,6 +325,7 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
     check::op(Pipe::M, api,
               (mPad / 16 * (nPad / 16) >= 10 ? check::OP_M_ORDERED : 0u) |
                   (p.unitFlag != 0 ? check::OP_UNIT_FLAG : 0u));
+    check::work(uint64_t(mPad / 16) * (nPad / 16) * kFrac);
     bool ok = (fullM == 0 || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(kFrac) * 512,
                                    fullM / 16, int64_t(aFrac) * 512, 512, a.View())) &&
               (fullM == m || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr() + uint64_t(fullM) * aFrac * c0,

@@ -13,6 +13,10 @@ class BlockMmad {
 public:
     BlockMmad() {}
     void Init(AscendC::TPipe*, uint32_t = 128, uint32_t = 256) {}
+    template <class Other>
+    void Share(Other&)
+    {
+    }
     void Run(const GlobalTensor<CT>& c, uint64_t ldc, const GlobalTensor<AT>& a, uint64_t lda,
              const GlobalTensor<AT>& b, uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
     {

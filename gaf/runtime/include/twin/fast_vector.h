@@ -21,6 +21,51 @@ inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint
 }
 
 template <class T>
+inline void FillRun(T* dst, T value, uint64_t count)
+{
+    if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+        rt::Fill<T>(dst, value, static_cast<uint32_t>(count));
+    } else {
+        for (uint64_t i = 0; i < count; ++i) {
+            dst[i] = value;
+        }
+    }
+}
+
+template <class T>
+inline void FillTile(const LocalTensor<T>& dst, T value, uint32_t count)
+{
+    FillRun(dst.GetPhyAddr(), value, count);
+}
+
+template <class T>
+inline void LoadTileBox(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t rows, uint32_t lanes,
+                        uint32_t row0, uint32_t col0, uint32_t nrows, uint32_t ncols, uint64_t gmRowStride,
+                        T fill)
+{
+    if (nrows >= rows && ncols >= lanes) {
+        LoadTile(dst, src, rows, lanes, gmRowStride);
+        return;
+    }
+    const uint32_t pitch = PitchOf<T>(lanes);
+    if (nrows == 0 || ncols == 0) {
+        FillTile(dst, fill, rows * pitch);
+        return;
+    }
+    T* first = dst.GetPhyAddr() + static_cast<uint64_t>(row0) * pitch;
+    FillRun(dst.GetPhyAddr(), fill, row0 * pitch);
+    FillRun(first + static_cast<uint64_t>(nrows) * pitch, fill, (rows - row0 - nrows) * pitch);
+    if (ncols < pitch) {
+        for (uint32_t r = 0; r < nrows; ++r) {
+            FillRun(first + static_cast<uint64_t>(r) * pitch, fill, col0);
+            FillRun(first + static_cast<uint64_t>(r) * pitch + col0 + ncols, fill, pitch - col0 - ncols);
+        }
+    }
+    rt::CopyRuns(first + col0, src.GetPhyAddr(), static_cast<uint64_t>(ncols) * sizeof(T), nrows,
+                 static_cast<int64_t>(pitch * sizeof(T)), static_cast<int64_t>(gmRowStride * sizeof(T)));
+}
+
+template <class T>
 inline void StoreTile(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uint32_t rows, uint32_t lanes,
                       uint64_t gmRowStride)
 {

@@ -5,6 +5,16 @@
 
 #include "twin/core.h"
 
+namespace gaf_twin {
+
+template <class T>
+constexpr check::Number NUMBER = std::is_same<T, half>::value         ? check::Number::F16
+                                 : std::is_same<T, bfloat16_t>::value ? check::Number::BF16
+                                 : std::is_same<T, float>::value      ? check::Number::F32
+                                                                      : check::Number::OTHER;
+
+}  // namespace gaf_twin
+
 namespace AscendC {
 
 struct TBuffAddr {
@@ -16,6 +26,47 @@ struct TBuffAddr {
 };
 using TBufHandle = gaf_twin::Buffer*;
 
+// Shape that a program notes on a tensor; nothing but DumpTensor and a few high-level calls look at it.
+constexpr int32_t K_MAX_SHAPE_DIM = 8;
+enum class DataFormat : uint8_t { ND = 0, NZ, NCHW, NC1HWC0, NHWC, NCDHW };
+struct ShapeInfo {
+    ShapeInfo() {}
+    ShapeInfo(uint8_t dim, const uint32_t dims[], uint8_t originalDim, const uint32_t originalDims[],
+              DataFormat format)
+        : shapeDim(dim), originalShapeDim(originalDim), dataFormat(format)
+    {
+        for (int i = 0; i < K_MAX_SHAPE_DIM; ++i) {
+            shape[i] = i < dim ? dims[i] : 0;
+            originalShape[i] = i < originalDim ? originalDims[i] : 0;
+        }
+    }
+    ShapeInfo(uint8_t dim, const uint32_t dims[], DataFormat format = DataFormat::ND)
+        : ShapeInfo(dim, dims, dim, dims, format)
+    {
+    }
+    uint8_t shapeDim = 0, originalShapeDim = 0;
+    uint32_t shape[K_MAX_SHAPE_DIM] = {};
+    uint32_t originalShape[K_MAX_SHAPE_DIM] = {};
+    DataFormat dataFormat = DataFormat::ND;
+};
+inline uint64_t GetShapeSize(const ShapeInfo& shapeInfo)
+{
+    uint64_t n = 1;
+    for (int i = 0; i < shapeInfo.shapeDim; ++i) {
+        n *= shapeInfo.shape[i];
+    }
+    return n;
+}
+
+// What the operators on tensors return; assigning it to a tensor runs the instruction (operators.h).
+template <class T>
+class LocalTensor;
+template <class T, int OPERATOR>
+struct TensorPair {
+    const LocalTensor<T>& a;
+    const LocalTensor<T>& b;
+};
+
 template <class T>
 class LocalTensor {
 public:
@@ -24,6 +75,25 @@ public:
     LocalTensor(T* p, uint32_t count, TPosition position, gaf_twin::Buffer* buffer)
         : ptr_(p), size_(count), position_(position), buffer_(buffer)
     {
+    }
+    // A tensor at byte `address` of the memory of `position`, of a kernel that places its tensors itself.
+    LocalTensor(TPosition position, uint32_t address, uint32_t count) : size_(count), position_(position)
+    {
+        const Hardware memory = gaf_twin::HardwareOf(position);
+        uint8_t* base = gaf_twin::Current().arena[static_cast<uint32_t>(memory)];
+        gaf_twin::check::staticTensors();
+        if (base == nullptr || uint64_t(address) + uint64_t(count) * sizeof(T) > gaf_twin::BytesOf(memory)) {
+            gaf_twin::check::rule(false, "memory-overflow", "LocalTensor",
+                                  "%u elements at byte %u do not fit %s", count, address,
+                                  gaf_twin::PositionName(position));
+            gaf_twin::Abandon("memory-overflow", "a LocalTensor lies outside of the core's memory");
+        }
+        ptr_ = reinterpret_cast<T*>(base + address);
+    }
+    template <class U, int OPERATOR>
+    void operator=(const TensorPair<U, OPERATOR>& pair)
+    {
+        AssignPair(*this, pair);
     }
 
     T* GetPhyAddr() const { return ptr_; }
@@ -43,7 +113,10 @@ public:
     TTagType GetUserTag() const { return buffer_ != nullptr ? buffer_->userTag : -1; }
 
     // What an access check needs to know about the tensor that an operand belongs to.
-    gaf_twin::check::View View() const { return {ptr_, uint64_t(size_) * sizeof(T)}; }
+    gaf_twin::check::View View() const
+    {
+        return {ptr_, uint64_t(size_) * sizeof(T), sizeof(T), gaf_twin::NUMBER<T>};
+    }
 
     LocalTensor operator[](uint32_t offset) const
     {
@@ -82,6 +155,11 @@ public:
         size_ = static_cast<uint32_t>(src.GetSize() * sizeof(U) / sizeof(T)) - offset;
     }
 
+#if !defined(GAF_TWIN_LEAN)
+    void SetShapeInfo(const ShapeInfo& shapeInfo) { shapeInfo_ = shapeInfo; }
+    ShapeInfo GetShapeInfo() const { return shapeInfo_; }
+#endif
+
 private:
     bool Scalar(const char* api, const char* operand, bool write, uint32_t i) const
     {
@@ -90,6 +168,9 @@ private:
                                View());
     }
 
+#if !defined(GAF_TWIN_LEAN)
+    ShapeInfo shapeInfo_;
+#endif
     T* ptr_ = nullptr;
     uint32_t size_ = 0;
     TPosition position_ = TPosition::MAX;
@@ -123,7 +204,10 @@ public:
         r.size_ = size_ > offset ? size_ - offset : 0;
         return r;
     }
-    gaf_twin::check::View View() const { return {base_, declared_ * sizeof(T)}; }
+    gaf_twin::check::View View() const
+    {
+        return {base_, declared_ * sizeof(T), sizeof(T), gaf_twin::NUMBER<T>};
+    }
     T GetValue(uint64_t i) const
     {
         return Scalar("GlobalTensor::GetValue", "src", false, i) ? ptr_[i] : T(0);
@@ -139,6 +223,10 @@ public:
         static thread_local T nowhere;
         return Scalar("GlobalTensor::operator()", "tensor", true, i) ? ptr_[i] : nowhere;
     }
+#if !defined(GAF_TWIN_LEAN)
+    void SetShapeInfo(const ShapeInfo& shapeInfo) { shapeInfo_ = shapeInfo; }
+    ShapeInfo GetShapeInfo() const { return shapeInfo_; }
+#endif
     template <CacheRwMode MODE = CacheRwMode::RW>
     void SetL2CacheHint(CacheMode)
     {
@@ -152,6 +240,9 @@ private:
                                View());
     }
 
+#if !defined(GAF_TWIN_LEAN)
+    ShapeInfo shapeInfo_;
+#endif
     T* ptr_ = nullptr;
     T* base_ = nullptr;
     uint64_t size_ = 0, declared_ = 0;

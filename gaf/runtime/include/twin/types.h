@@ -12,7 +12,7 @@
 #include "twin/enums.h"
 
 #if !defined(GAF_TWIN)
-#error "define GAF_TWIN: 1 (fast), 2 (check)"
+#error "define GAF_TWIN: 1 (fast), 2 (check), 3 (trace)"
 #endif
 
 // Address-space and function qualifiers mean nothing on the host.

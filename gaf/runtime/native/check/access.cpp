@@ -53,6 +53,9 @@ void Engine::op(Pipe pipe, const char* api, uint32_t flags)
     core->operands.clear();
     core->stamp.core = core->number;
     core->stamp.pipe = core->pipe;
+    if (autoSync_) {
+        core->clock.orderBySource(pipe);
+    }
     core->stamp.epoch = core->clock.start(pipe);
     core->stamp.flags = static_cast<uint8_t>(((flags & OP_M_ORDERED) != 0 ? STAMP_M_ORDERED : 0)
                                              | ((flags & OP_UNIT_FLAG) != 0 ? STAMP_UNIT_FLAG : 0));

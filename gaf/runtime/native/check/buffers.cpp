@@ -89,6 +89,30 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
     }
 }
 
+void Engine::staticTensors()
+{
+    if (core_ == nullptr || core_->staticTensors) {
+        return;
+    }
+    core_->staticTensors = true;
+    for (uint32_t i = 1; i < MEMORIES; ++i) {
+        Memory& memory = core_->memory[i];
+        if (memory.bytes == 0) {
+            continue;
+        }
+        Buffer buffer;
+        buffer.name = memoryName(static_cast<Hardware>(i));
+        buffer.bytes = memory.bytes;
+        buffer.node = core_->node;
+        core_->buffers.push_back(std::move(buffer));
+        for (uint16_t& number : memory.bufferOf) {
+            if (number == 0) {
+                number = static_cast<uint16_t>(core_->buffers.size());
+            }
+        }
+    }
+}
+
 void Engine::reportLeaks()
 {
     for (const Buffer& buffer : core_->buffers) {

@@ -90,7 +90,7 @@ struct Core {
     CoreClock clock;
     std::array<std::array<HardFlag, EVENT_IDS>, static_cast<size_t>(HardEvent::MAX)> flags;
     const char* node = "";
-    bool atomic = false, counterMode = false;
+    bool atomic = false, counterMode = false, staticTensors = false;
     std::set<uintptr_t> dirtyLines;        // GM lines that the scalar unit wrote and did not clean
     uint32_t buffersMade = 0;
     // the instruction in progress
@@ -108,6 +108,7 @@ class Engine {
 public:
     // launch.cpp
     void launchBegin(const char* kernel, uint32_t blocks, int kernelType);
+    void autoSync(bool on) { autoSync_ = on; }
     void gmBind(const void* p, uint64_t bytes, const char* name, GmRole role);
     int coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* arenas, uint32_t count);
     void coreSwitch(int core);
@@ -129,6 +130,7 @@ public:
     void bufferReset();
     void queue(TensorState to, const char* call, void* base, Position position);
     void reservedUb(const char* api);
+    void staticTensors();
 
     // sync.cpp
     void setFlag(HardEvent event, int id, bool byPipe);
@@ -198,6 +200,7 @@ private:
 
     Report report_;
     int kernelType_ = 0;
+    bool autoSync_ = false;
     uint32_t blocks_ = 0, aics_ = 0, aivs_ = 0;            // cores of each kind in one block
     std::vector<std::unique_ptr<Core>> cores_;             // by roster number; null until it begins
     std::vector<std::unique_ptr<Core>> spare_;             // ended cores, for their memory

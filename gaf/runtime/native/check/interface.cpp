@@ -1,16 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of twin/check.h: each acts on the engine of this thread.
+// The functions of twin/check.h: each acts on the engine of this thread, or on its recorder in trace mode.
 #include "engine.h"
+#include "trace/recorder.h"
 
 namespace gaf_twin {
 namespace check {
 
-void op(Pipe pipe, const char* api, uint32_t flags) { engine().op(pipe, api, flags); }
+void op(Pipe pipe, const char* api, uint32_t flags)
+{
+    if (trace::Recorder* r = trace::active()) {
+        r->op(pipe, api);
+        return;
+    }
+    engine().op(pipe, api, flags);
+}
 
 bool access(Pipe pipe, const char* api, const char* operand, bool write, const void* ptr, uint64_t runBytes,
             uint32_t runs, int64_t strideBytes, uint32_t requiredAlign, View view, uint32_t outer,
             int64_t outerStride)
 {
+    if (trace::Recorder* r = trace::active()) {
+        return r->access(api, operand, write, ptr, runBytes, runs, strideBytes, view, outer, outerStride);
+    }
     return engine().access(pipe, api, operand, write, ptr, runBytes, runs, strideBytes, requiredAlign, view,
                            outer, outerStride);
 }
@@ -20,70 +31,99 @@ bool rule(bool ok, const char* ruleName, const char* api, const char* format, ..
     if (ok) {
         return true;
     }
-    Engine& e = engine();
     va_list args;
     va_start(args, format);
-    e.violateV(ruleName, api, "", e.currentPipe(api), "", -1, format, args);
+    if (trace::Recorder* r = trace::active()) {
+        r->fault(ruleName, api, format, args);
+    } else {
+        Engine& e = engine();
+        e.violateV(ruleName, api, "", e.currentPipe(api), "", -1, format, args);
+    }
     va_end(args);
     return false;
 }
 
-void reservedUb(const char* api) { engine().reservedUb(api); }
-void setFlag(HardEvent event, int id, bool byPipe) { engine().setFlag(event, id, byPipe); }
-void waitFlag(HardEvent event, int id, bool byPipe) { engine().waitFlag(event, id, byPipe); }
-void barrier(Pipe pipe) { engine().barrier(pipe); }
-void crossSet(int mode, Pipe pipe, int id) { engine().crossSet(mode, pipe, id); }
-void crossWait(int id) { engine().crossWait(id); }
-void syncAllArrive(bool mix) { engine().syncAllArrive(mix); }
-void syncAllLeave(bool mix) { engine().syncAllLeave(mix); }
+// What both listen to; the rest is for the check engine alone.
+#define GAF_EITHER(TRACED, CHECKED)                  \
+    if (trace::Recorder* r = trace::active()) {      \
+        r->TRACED;                                   \
+    } else {                                         \
+        engine().CHECKED;                            \
+    }
+#define GAF_CHECKED(CALL)            \
+    if (trace::active() == nullptr) { \
+        engine().CALL;                \
+    }
+
+void work(uint64_t amount)
+{
+    if (trace::Recorder* r = trace::active()) {
+        r->work(amount);
+    }
+}
+void reservedUb(const char* api) { GAF_CHECKED(reservedUb(api)) }
+void setFlag(HardEvent event, int id, bool byPipe) { GAF_EITHER(setFlag(event, id), setFlag(event, id, byPipe)) }
+void waitFlag(HardEvent event, int id, bool byPipe) { GAF_EITHER(waitFlag(event, id), waitFlag(event, id, byPipe)) }
+void barrier(Pipe pipe) { GAF_EITHER(barrier(pipe), barrier(pipe)) }
+void crossSet(int mode, Pipe pipe, int id) { GAF_EITHER(crossSet(mode, pipe, id), crossSet(mode, pipe, id)) }
+void crossWait(int id) { GAF_EITHER(crossWait(id), crossWait(id)) }
+void syncAllArrive(bool mix) { GAF_EITHER(syncAll(true, mix), syncAllArrive(mix)) }
+void syncAllLeave(bool mix) { GAF_EITHER(syncAll(false, mix), syncAllLeave(mix)) }
 
 void bufferInit(void* base, uint64_t bytes, Position pos, const char* what)
 {
-    engine().bufferInit(base, bytes, pos, what);
+    GAF_CHECKED(bufferInit(base, bytes, pos, what))
 }
-void bufferReset() { engine().bufferReset(); }
+void bufferReset() { GAF_CHECKED(bufferReset()) }
 void queueAlloc(void* base, uint64_t, Position pos)
 {
-    engine().queue(TensorState::OCCUPIED, "AllocTensor", base, pos);
+    GAF_CHECKED(queue(TensorState::OCCUPIED, "AllocTensor", base, pos))
 }
 void queueEnque(void* base, uint64_t, Position pos)
 {
-    engine().queue(TensorState::ENQUE, "EnQue", base, pos);
+    GAF_CHECKED(queue(TensorState::ENQUE, "EnQue", base, pos))
 }
 void queueDeque(void* base, uint64_t, Position pos)
 {
-    engine().queue(TensorState::DEQUE, "DeQue", base, pos);
+    GAF_CHECKED(queue(TensorState::DEQUE, "DeQue", base, pos))
 }
 void queueFree(void* base, uint64_t, Position pos)
 {
-    engine().queue(TensorState::FREE, "FreeTensor", base, pos);
+    GAF_CHECKED(queue(TensorState::FREE, "FreeTensor", base, pos))
 }
 
-void gmView(const void* p, uint64_t bytes) { engine().gmView(p, bytes); }
-void cacheCleaned(const void* p) { engine().cacheCleaned(p); }
-void counterMode(bool on) { engine().counterMode(on); }
-void atomicMode(bool on) { engine().atomicMode(on); }
-void setNode(const char* node) { engine().setNode(node); }
+void staticTensors() { GAF_CHECKED(staticTensors()) }
+void autoSync(bool on) { GAF_CHECKED(autoSync(on)) }
+void gmView(const void* p, uint64_t bytes) { GAF_CHECKED(gmView(p, bytes)) }
+void cacheCleaned(const void* p) { GAF_CHECKED(cacheCleaned(p)) }
+void counterMode(bool on) { GAF_CHECKED(counterMode(on)) }
+void atomicMode(bool on) { GAF_CHECKED(atomicMode(on)) }
+void setNode(const char* node) { GAF_EITHER(setNode(node), setNode(node)) }
 
 void launchBegin(const char* kernel, uint32_t blocks, int kernelType)
 {
-    engine().launchBegin(kernel, blocks, kernelType);
+    GAF_EITHER(launchBegin(blocks, kernelType), launchBegin(kernel, blocks, kernelType))
 }
 void gmBind(const void* p, uint64_t bytes, const char* name, GmRole role)
 {
-    engine().gmBind(p, bytes, name, role);
+    GAF_EITHER(gmBind(p, bytes, role), gmBind(p, bytes, name, role))
 }
 int coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* arenas, uint32_t arenaCount)
 {
-    return engine().coreBegin(kind, block, sub, arenas, arenaCount);
+    trace::Recorder* r = trace::active();
+    return r != nullptr ? r->coreBegin(kind, block, sub, arenas, arenaCount)
+                        : engine().coreBegin(kind, block, sub, arenas, arenaCount);
 }
-void coreSwitch(int core) { engine().coreSwitch(core); }
-void coreEnd() { engine().coreEnd(); }
-void crossBlock(int id) { engine().crossBlock(id); }
-void deadlock() { engine().deadlock(); }
-void launchEnd() { engine().launchEnd(); }
+void coreSwitch(int core) { GAF_EITHER(coreSwitch(core), coreSwitch(core)) }
+void coreEnd() { GAF_EITHER(coreEnd(), coreEnd()) }
+void crossBlock(int id) { GAF_CHECKED(crossBlock(id)) }
+void deadlock() { GAF_CHECKED(deadlock()) }
+void launchEnd() { GAF_CHECKED(launchEnd()) }
 uint64_t violationCount() { return engine().report().total(); }
 uint64_t report(char* out, uint64_t cap) { return engine().report().json(out, cap); }
+
+#undef GAF_EITHER
+#undef GAF_CHECKED
 
 }  // namespace check
 }  // namespace gaf_twin

@@ -83,6 +83,7 @@ void Engine::launchBegin(const char* kernel, uint32_t blocks, int kernelType)
     report_.clear();
     report_.setKernel(kernel);
     kernelType_ = kernelType;
+    autoSync_ = false;
     blocks_ = blocks;
     aics_ = kernelType == KERNEL_AIV_ONLY || kernelType == KERNEL_MIX_AIV_1_0 ? 0 : 1;
     aivs_ = kernelType == KERNEL_AIC_ONLY || kernelType == KERNEL_MIX_AIC_1_0 ? 0
@@ -178,7 +179,7 @@ int Engine::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* 
         ids.fill(HardFlag{});
     }
     core->node = "";
-    core->atomic = core->counterMode = false;
+    core->atomic = core->counterMode = core->staticTensors = false;
     core->dirtyLines.clear();
     core->api = nullptr;
     core->opFlags = 0;

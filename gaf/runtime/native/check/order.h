@@ -108,6 +108,22 @@ public:
         }
     }
 
+    // The waits that the device compiler places in front of an instruction of `p` (see check::autoSync).
+    void orderBySource(Pipe p)
+    {
+        switch (p) {
+            case Pipe::S:
+                for (Pipe other : {Pipe::V, Pipe::MTE2, Pipe::MTE3}) {
+                    learn(Pipe::S, completed(other));
+                }
+                break;
+            case Pipe::V: barrier(Pipe::V); [[fallthrough]];
+            case Pipe::MTE2:
+            case Pipe::MTE3: learn(p, completed(Pipe::S)); break;
+            default: break;
+        }
+    }
+
     // Pipe `p` waited for `row`. The scalar unit issues every instruction: its waits hold for all pipes.
     void learn(Pipe p, const Row& row)
     {

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels, modelled HBM traffic and modelled time on 910B3 of known networks, fused and unfused (fp32, static sizes).
+
+`unfused` runs every op as a kernel of its own, where Linear with its bias, LayerNorm, Softmax, GELU and the like count
+as one op in any spelling, as in an eager framework. `mb` counts every operand of every kernel once, `l2_mb` the
+workspace between cube and vector cores of one kernel. An op that stays on the host counts as a kernel with its bytes.
+Weights are holes in a sparse file. With `--verify`, every network is built small as well, fused and run in check mode; kernel
+patterns that don't verify there are listed in `unverified` (without it, that is not known: null).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import finish, parser, table
+
+EAGER_OPS = ("Linear", "LayerNorm", "RMSNorm", "Softmax", "Gelu", "Silu")
+"""Macros that an eager framework runs as one kernel."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network: how to build it with a writer, the sizes of its inputs, and how to build it small."""
+
+    build: Callable[..., Any]
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    small: Callable[[], Any] | None = None
+    small_shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    eager: tuple[str, ...] = EAGER_OPS
+
+
+def cases() -> dict[str, Case]:
+    """The networks that issue and readers compare, by name."""
+    from examples.onnx import networks as n
+    from examples.onnx import transformers as t
+
+    base = {"vocab": 30522, "positions": 512}
+    bert = lambda w: t.bert(t.Size(12, 768, 12, **base), w, pooler=True)
+    little = t.Size(1, 288, 2, positions=320)
+    small_bert = lambda: t.bert(little, pooler=True)
+    tokens = lambda b, s: {"input_ids": (b, s), "attention_mask": (b, s)}
+    resnet = lambda w: n.resnet50(224, 64, classes=1000, writer=w)
+    small_resnet = lambda: n.resnet50(32, 8, (1, 1))
+    vit = lambda w: t.vit(t.Size(12, 768, 12), 224, 16, 1000, w)
+    return {
+        "ln_gate_linear_b1": Case(lambda w: n.ln_gate_linear(768, w), {"x": (1, 512, 768)}, lambda: n.ln_gate_linear(288), {"x": (1, 288, 288)}, EAGER_OPS[:-1]),
+        "ln_gate_linear_b16": Case(lambda w: n.ln_gate_linear(768, w), {"x": (16, 512, 768)}, lambda: n.ln_gate_linear(288), {"x": (2, 288, 288)}, EAGER_OPS[:-1]),
+        "bert_base_b1_s128": Case(bert, tokens(1, 128), small_bert, tokens(1, 288)),
+        "bert_base_b16_s512": Case(bert, tokens(16, 512), small_bert, tokens(2, 288)),
+        "gpt2_b1_s128": Case(
+            lambda w: t.gpt2(t.Size(12, 768, 12, vocab=50257, positions=1024), w, head=False), {"input_ids": (1, 128)},
+            lambda: t.gpt2(little, head=False), {"input_ids": (1, 288)},
+        ),
+        "llama_block_s2048": Case(
+            lambda w: n.llama_block(4096, 32, 8, 14336, 2048, w), {}, lambda: n.llama_block(288, 4, 2, 320, 288)
+        ),
+        "vit_b1": Case(vit, {"pixel_values": (1, 3, 224, 224)}, lambda: t.vit(t.Size(1, 288, 2), 32, 2), {"pixel_values": (1, 3, 32, 32)}),
+        "resnet50_b1": Case(resnet, {"pixels": (1, 3, 224, 224)}, small_resnet, {"pixels": (1, 3, 32, 32)}),
+        "resnet50_b16": Case(resnet, {"pixels": (16, 3, 224, 224)}, small_resnet, {"pixels": (2, 3, 32, 32)}),
+        "dlrm_b128": Case(
+            lambda w: n.dlrm(128, 26, 10000, 64, 4, 13, (512, 256, 64), (512, 256, 1), w), {},
+            lambda: n.dlrm(48, 6, 300, 32, 4, 13, (288, 32), (288, 1)),
+        ),
+    }  # fmt: skip
+
+
+@dataclass
+class Totals:
+    """Sums over the kernels and host ops of one plan; bytes, µs."""
+
+    kernels: int = 0
+    bytes: int = 0
+    l2_bytes: int = 0
+    us: float = 0.0
+
+    def figures(self, prefix: str = "") -> dict[str, float]:
+        return {
+            f"{prefix}kernels": self.kernels, f"{prefix}mb": self.bytes / 1e6, f"{prefix}l2_mb": self.l2_bytes / 1e6,
+            f"{prefix}us": self.us,
+        }  # fmt: skip
+
+
+def plan_totals(plan: Any, config: Any) -> Totals:
+    """Cost of a plan that was not outlined: its groups, and what it leaves to the host."""
+    from gaf.fusion.cost import OpView, sizes
+    from gaf.fusion.search import model_of
+
+    model, env, sums = model_of(config), sizes(config.symbols), Totals()
+    for group in plan.groups:
+        sums.kernels += 1
+        sums.bytes += group.cost.hbm_bytes
+        sums.l2_bytes += group.cost.l2_bytes
+        sums.us += group.cost.us
+    for i in plan.host:
+        if _is_work(plan.ops[i]):
+            view = OpView(plan.ops[i], env)
+            sums.kernels += 1
+            sums.bytes += view.bytes
+            sums.us += model.estimate_latency(view)
+    return sums
+
+
+def fused_totals(fused: Any) -> Totals:
+    """Cost of a model as it was generated: every launch, and the ops on the host."""
+    from gaf.dialects.graph.ops.structure import FusedOp
+    from gaf.fusion.cost import OpView, region_work, sizes
+    from gaf.fusion.opgraph import OpGraph
+    from gaf.fusion.residency import resident_values
+    from gaf.fusion.schedule import choose_schedules
+    from gaf.fusion.search import model_of
+    from gaf.passes.graph.lower_graph import fused_region
+
+    model, env, sums = model_of(fused.config), sizes(fused.config.symbols), Totals()
+    graph = OpGraph(fused.model.block)
+    resident = resident_values(graph, env, model.l2_bytes * model.rates.l2_fraction)
+    works: dict[str, Any] = {}
+    for op in fused.model.block.ops:
+        if isinstance(op, FusedOp):
+            key = str(op.attributes.get("kernels"))
+            if key not in works:
+                region = fused_region(op, fused.config.strict)
+                works[key] = region_work(region, choose_schedules(region)[0], env)
+            operands = [op.operands[i] for i in op.attributes["kernel_args"].get_values()]
+            reads = [graph.root(v) in resident for v in operands]
+            cost = model.price(works[key], reads, [r in resident for r in op.results], len(op.members))
+            sums.kernels += 1
+            sums.bytes += cost.hbm_bytes
+            sums.l2_bytes += cost.l2_bytes
+            sums.us += cost.us
+        elif _is_work(op):
+            view = OpView(op, env)
+            sums.kernels += 1
+            sums.bytes += view.bytes
+            sums.us += model.estimate_latency(view)
+    return sums
+
+
+def _is_work(op: Any) -> bool:
+    """An op on the host that moves data: all but constants and views that are one index map."""
+    from gaf.dialects.graph.contract import GraphOp
+    from gaf.dialects.graph.meaning import View
+    from gaf.fusion.opgraph import is_constant
+
+    if not isinstance(op, GraphOp) or is_constant(op):
+        return False
+    meaning = op.meaning()
+    return not isinstance(meaning, View) or not meaning.is_simple
+
+
+def measure(case: Case, folder: Path) -> dict[str, Any]:
+    """All figures of one network but `unverified`."""
+    import gaf
+    from examples.onnx.writer import SparseWriter
+    from gaf.fusion.search import plan_fusion
+    from gaf.passes.pipeline import GRAPH_CLEANUP, run_pipeline
+
+    writers: list[SparseWriter] = []
+
+    def writer(name: str) -> SparseWriter:
+        writers.append(SparseWriter(name))
+        return writers[-1]
+
+    proto = case.build(writer)
+    model = gaf.load_model(writers[0].save(proto, folder), dict(case.shapes) or None)
+    work = model.clone()
+    run_pipeline(work.module, GRAPH_CLEANUP)
+    plain = gaf.FusionConfig(enable_autofuse=False)
+    with gaf.fusion_rules(*(gaf.FusionRule(f"one {m}", [("op", [m])], lambda s: 1.0) for m in case.eager), only=True):
+        unfused = plan_totals(plan_fusion(work.block, config=plain, candidates=False), plain)
+    config = gaf.FusionConfig()
+    start = time.perf_counter()
+    plan_fusion(work.block, config=config)
+    search_s = time.perf_counter() - start
+    fast = gaf.FusionConfig(objective="time")
+    by_time = plan_totals(plan_fusion(work.block, config=fast, candidates=False), fast)
+    exact = plan_fusion(work.block, config=gaf.FusionConfig(objective="time", strategy="optimal"))
+    fused = gaf.fuse(model, config)
+    sums = fused_totals(fused)
+    assert exact.report is not None
+    best = min(exact.report.optimum_us, exact.report.cost_us)
+    greedy = sum(g.cost.us for g in plan_fusion(work.block, config=fast, candidates=False).groups if g.cost is not None)
+    return {
+        **sums.figures(), "compulsory_mb": exact.report.compulsory_bytes / 1e6, **unfused.figures("unfused_"),
+        **by_time.figures("time_"), "gap_pct": 100 * max(0.0, greedy / best - 1) if best else 0.0,
+        "exact_clusters": f"{exact.report.exact_clusters}/{exact.report.clusters}",
+        "lower_bound_us": exact.report.lower_bound_us, "search_s": search_s, "host_ops": len(fused.host_ops),
+        "fusions": fused.report.fusions, "patterns": sorted({op.label.data for op in fused.fused_ops}),
+    }  # fmt: skip
+
+
+def verified_patterns(case: Case) -> dict[str, bool]:
+    """Kernel pattern -> did it verify in check mode, on the network built small."""
+    import gaf
+
+    assert case.small is not None
+    model = gaf.load_model(case.small(), dict(case.small_shapes) or None)
+    fused = gaf.fuse(model)
+    result = fused.verify(engine="check")
+    labels = {name: op.label.data for op in fused.fused_ops for name in _kernel_names(op)}
+    found = {label: True for label in labels.values()}
+    for c in result.launches:
+        if not c.ok and c.kernel is not None:
+            found[labels[c.kernel]] = False
+    for violation in result.violations:
+        found[labels[violation["kernel"]]] = False
+    return found
+
+
+def _kernel_names(op: Any) -> list[str]:
+    from gaf.runtime.executor import kernel_names
+
+    return list(kernel_names(op))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser(__doc__)
+    known = cases()
+    args.add_argument("--models", nargs="+", choices=list(known), default=list(known), metavar="NAME", help=", ".join(known))
+    args.add_argument("--verify", action="store_true", help="run the networks, built small, in check mode (minutes)")
+    options = args.parse_args(argv)
+    figures: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    for name in options.models:
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(known[name], Path(folder))
+        patterns = found.pop("patterns")
+        found["unverified"] = None
+        if options.verify:
+            verified = verified_patterns(known[name])
+            found["unverified"] = [p for p in patterns if not verified.get(p, False)]
+        figures[name] = found
+        shown = ("kernels", "mb", "l2_mb", "compulsory_mb", "unfused_kernels", "unfused_mb", "us", "unfused_us", "gap_pct",
+                 "search_s", "time_kernels", "time_mb", "time_us", "host_ops")  # fmt: skip
+        rows.append({"model": name, **{k: found[k] for k in shown}})
+        print(f"{name}: {found['kernels']} kernels, {found['search_s']:.2f} s", file=sys.stderr)
+    print(table(rows))
+    for name in ("bert_base_b16_s512", "bert_base_b1_s128"):
+        if name in figures:
+            gain = 100 * (1 - figures[name]["us"] / figures[name]["unfused_us"])
+            print(f"{name}: fusion saves {gain:.0f} % of the modelled time (31 % is what users quote for the vendor's system)")
+            print(f"  kernels by kind: {figures[name]['fusions']}; no model has an AllReduce: there is no collective op yet")
+    return finish("fusion", figures, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

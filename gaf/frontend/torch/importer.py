@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An FX graph of ATen calls as a graph-level `Model`; the op registry says how each call is written."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx
+from xdsl.ir import SSAValue
+
+from gaf.dialects.common.index import Expr
+from gaf.dialects.graph import registry
+from gaf.dialects.graph.contract import tensor_type
+from gaf.dialects.graph.model import Model, new_model
+from gaf.dialects.graph.ops.common import maybe_equal
+from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.graph.ops.torch_call import call_text, encode, to_numpy
+from gaf.dialects.graph.types import TensorType
+from gaf.errors import GafError, UnsupportedError
+from gaf.frontend.builder import GraphBuilder
+from gaf.frontend.torch.context import CallContext
+from gaf.frontend.torch.locations import Locations, source_line
+from gaf.frontend.torch.support import Unsupported
+from gaf.frontend.torch.types import size_of, type_of
+
+log = logging.getLogger("gaf.frontend")
+
+# They state facts about tensors and sizes and compute nothing
+_CHECKS = (
+    "aten._assert",
+    "aten.sym_constrain_range",
+    "aten._functional_assert",
+    "aten._functional_sym_constrain_range",
+)
+
+
+class Poison:
+    """Stands for a value that can't be had, with the reason; who reads it is not reported again."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Held:
+    """A placeholder or attribute that holds a tensor known now: it becomes a weight."""
+
+    name: str
+    tensor: torch.Tensor
+
+
+class GraphImporter:
+    """Imports one FX graph. `inputs` are the model's inputs: placeholder -> name; `held` the known tensors."""
+
+    def __init__(
+        self,
+        graph: fx.Graph,
+        inputs: Mapping[fx.Node, str],
+        held: Mapping[fx.Node, Held],
+        *,
+        name: str,
+        source: str,
+        num_source_ops: int,
+    ) -> None:
+        self.graph = graph
+        self.source = source
+        self.values: dict[fx.Node, Any] = {}
+        self.random = False
+        self.unsupported = Unsupported()
+        self.locations = Locations()
+        types = []
+        for node, input_name in inputs.items():
+            try:
+                types.append((input_name, type_of(node.meta["val"])))
+            except UnsupportedError as error:
+                error.where = f"{source}: input '{input_name}'"
+                raise
+        model = new_model(types, name=name, source=source, num_source_ops=num_source_ops)
+        self.builder = GraphBuilder(model)
+        self.values.update(zip(inputs, model.block.args))
+        self.held = held
+
+    def run(self, outputs: Sequence[tuple[str, fx.Node]]) -> Model:
+        """Import every node and return `outputs`. Raises UnsupportedError that lists every op without a way."""
+        for node in self.graph.nodes:
+            match node.op:
+                case "placeholder" if node not in self.values:
+                    self._hold(node)
+                case "get_attr":
+                    self._hold(node)
+                case "call_function":
+                    self.values[node] = self._call(node)
+        if self.unsupported.found:
+            raise self.unsupported.error(self.source)
+        returned = []
+        for name, node in outputs:
+            value = self.values[node]
+            if not isinstance(value, SSAValue):
+                raise UnsupportedError("an output that is no tensor", where=f"{self.source}: output '{name}'")
+            returned.append((name, value))
+        return self.builder.finish(returned)
+
+    # -- values -------------------------------------------------------------------------------------
+
+    def _hold(self, node: fx.Node) -> None:
+        """A weight, a size, or something that only calls without a way may read."""
+        held = self.held.get(node)
+        value = node.meta.get("val")
+        if held is not None:
+            self.values[node] = self.constant(held)
+        elif isinstance(value, torch.SymInt | int):
+            self.values[node] = self._size(value)
+        else:
+            self.values[node] = Poison(f"'{node.name}' is no tensor")
+
+    def constant(self, held: Held) -> SSAValue | Poison:
+        """A weight. Its array shares the tensor's memory where the tensor is dense and on the CPU."""
+        tensor = held.tensor
+        if tensor.layout is not torch.strided or tensor.is_meta:
+            return Poison(f"'{held.name}' is no dense tensor with data")
+        try:
+            array = to_numpy(tensor.cpu())
+        except UnsupportedError as error:
+            return Poison(f"'{held.name}': {error.what}")
+        return self.builder.constant(array if array.flags.c_contiguous else np.array(array, order="C"), held.name)
+
+    def _size(self, value: Any) -> Expr | Poison:
+        try:
+            return size_of(value)
+        except UnsupportedError as error:
+            return Poison(error.what)
+
+    # -- calls --------------------------------------------------------------------------------------
+
+    def _call(self, node: fx.Node) -> Any:
+        target, value = node.target, node.meta.get("val")
+        name = str(target)
+        if name.startswith(_CHECKS):
+            return None
+        if target is operator.getitem and isinstance(node.args[0], fx.Node):
+            container = self.values[node.args[0]]
+            if isinstance(container, Poison):
+                return container
+            if isinstance(container, list):
+                return container[node.args[1]]
+        if name.startswith(("aten._local_scalar_dense", "aten.item")):
+            # nothing is wrong until somebody uses the number
+            return Poison("a number read from a tensor decides what is computed")
+        if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
+            return self._size(value)
+        if isinstance(value, torch.SymFloat | torch.SymBool | bool | float):
+            return value if isinstance(value, bool | float) else Poison(f"{value} is a number made of sizes")
+        if not isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+            return self._refuse(node, name, "a Python function in the graph")
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            name = f"higher_order.{target.name()}"
+        read = self._poisoned(node)
+        if read is not None:
+            return self._refuse(node, name, read.reason) if node.users else None
+        try:
+            results = _result_types(value)
+        except UnsupportedError as error:
+            return self._refuse(node, name, error.what)
+        made = self._write(node, name, value, results)
+        if made is None:
+            return Poison(name)
+        return made if isinstance(value, list | tuple) else made[0] if made else None
+
+    def _refuse(self, node: fx.Node, name: str, reason: str) -> Poison:
+        if reason:
+            self.unsupported.add(name, node, reason)
+        return Poison("")  # what depends on it is not reported again
+
+    def _poisoned(self, node: fx.Node) -> Poison | None:
+        for arg in node.all_input_nodes:
+            value = self.values.get(arg)
+            if isinstance(value, Poison):
+                return value
+        return None
+
+    def _write(
+        self, node: fx.Node, name: str, value: Any, results: list[TensorType | None]
+    ) -> list[SSAValue | None] | None:
+        """The results of a call: as graph ops if the registry knows it, else as `graph.foreign`."""
+        location = self.locations.of(node)
+        entry = registry.by_aten(name) if isinstance(node.target, torch._ops.OpOverload) else None
+        reason = None
+        if entry is not None:
+            arguments = self._arguments(node)
+            known = [r for r in results if r is not None]
+            context = CallContext(self.builder, name, arguments, known, _used(node), location)
+            try:
+                return _checked(entry.from_aten(context), results, isinstance(value, list | tuple))
+            except GafError as error:
+                reason = error.what
+            except Exception as error:  # a call of a form that nobody thought of: the host can still run it
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("%s: importing '%s' (%s) failed: %s", self.source, location, name, reason)
+        try:
+            made = self._foreign(node, name, results, location)
+        except UnsupportedError as error:
+            self._refuse(node, name, error.what)
+            return None
+        if reason is not None:
+            note = f"'{location}' ({name}) runs on the host: {reason}"
+            log.info("%s: %s", self.source, note)
+            self.builder.model.notes.append(note)
+        return made
+
+    def _arguments(self, node: fx.Node) -> dict[str, Any]:
+        """All arguments of a call by name, with defaults."""
+        schema = node.target._schema  # type: ignore[union-attr]
+        result: dict[str, Any] = {}
+        for i, argument in enumerate(schema.arguments):
+            if argument.name in node.kwargs:
+                given = node.kwargs[argument.name]
+            elif i < len(node.args) and not argument.kwarg_only:
+                given = node.args[i]
+            else:
+                given = argument.default_value if argument.has_default_value() else None
+            result[argument.name] = self._value(given)
+        return result
+
+    def _value(self, arg: Any) -> Any:
+        match arg:
+            case fx.Node():
+                return self.values[arg]
+            case list() | tuple():
+                return [self._value(a) for a in arg]
+            case torch.SymInt():
+                return size_of(arg)
+        return arg
+
+    def _foreign(
+        self, node: fx.Node, name: str, results: list[TensorType | None], location: str
+    ) -> list[SSAValue | None]:
+        """The call as one `graph.foreign`. Raises UnsupportedError if it has no text form."""
+        operands: list[SSAValue] = []
+
+        def number(value: Any) -> int | None:
+            if not isinstance(value, SSAValue):
+                return None
+            if value not in operands:
+                operands.append(value)
+            return operands.index(value)
+
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload) and _writes(target):
+            raise UnsupportedError("it changes its operand in place, and the graph was not functionalised")
+        args = [encode(self._value(a), number) for a in node.args]
+        kwargs = {k: encode(self._value(v), number) for k, v in node.kwargs.items() if k != "pin_memory"}
+        types = [r for r in results if r is not None]
+        if not types and not node.users:
+            raise UnsupportedError("it is called for its effect only")
+        random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+        self.random |= random
+        namespace, _, op_type = name.partition(".")
+        op = ForeignOp.of(
+            "torch",
+            namespace,
+            op_type,
+            0,
+            call_text(args, kwargs),
+            operands,
+            types,
+            pure=not random,
+            location=location,
+        )
+        made = iter(self.builder.insert(op))
+        fallbacks = self.builder.model.fallbacks.setdefault(name, [])
+        line = source_line(node)
+        fallbacks.append(f"{location} ({line})" if line else location)
+        return [None if r is None else next(made) for r in results]
+
+
+def _result_types(value: Any) -> list[TensorType | None]:
+    """The types of a call's results, in order; None for a result that is no tensor."""
+    if isinstance(value, torch.Tensor):
+        return [type_of(value)]
+    if isinstance(value, list | tuple):
+        flat = []
+        for v in value:
+            if isinstance(v, list | tuple):
+                raise UnsupportedError("nested lists of results")
+            flat.append(type_of(v) if isinstance(v, torch.Tensor) else None)
+        return flat
+    return []
+
+
+def _used(node: fx.Node) -> set[int]:
+    """The numbers of the results that somebody reads."""
+    used = set()
+    for user in node.users:
+        if user.target is operator.getitem and isinstance(user.args[1], int):
+            if user.users:
+                used.add(user.args[1])
+        else:
+            return set(range(len(node.meta["val"]))) if isinstance(node.meta["val"], list | tuple) else {0}
+    return used
+
+
+def _writes(target: torch._ops.OpOverload) -> bool:
+    return any(a.alias_info is not None and a.alias_info.is_write for a in target._schema.arguments)
+
+
+def _checked(made: Any, expected: list[TensorType | None], several: bool) -> list[SSAValue | None]:
+    """What an op emitted, compared with the types that PyTorch infers. Raises UnsupportedError."""
+    results = list(made) if several else [made]
+    for value, type_ in zip(results, expected, strict=True):
+        if value is None or type_ is None:
+            continue
+        got = tensor_type(value)
+        fits = got.rank == type_.rank and all(maybe_equal(a, b) for a, b in zip(got.shape, type_.shape))
+        if not fits or got.dtype != type_.dtype:
+            raise UnsupportedError("gaf infers another type than PyTorch", expected=type_, got=got)
+    return results

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rounds of a kernel with a matmul: rings in workspace, the slot of a round, waits and sets of flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, CrossCoreWaitFlagOp
+from gaf.dialects.common.index import Expr, ceildiv, const, maximum, sym
+from gaf.dialects.tile.structure import GridOp
+from gaf.passes.tile.emit import Emitter, Window
+from gaf.passes.tile.handover import HandOver, Part, Step
+
+if TYPE_CHECKING:
+    from gaf.passes.tile.lower_tile import Lowering
+
+BLOCK, BLOCKS = sym("block"), sym("blocks")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One turn of a group's loop: its number, and the windows of its grid tile (whole, not a vector core's half)."""
+
+    number: Expr
+    windows: dict[str, Window]
+
+
+class Rings:
+    """What both programs of a kernel say about hand-overs."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        self.lowering = lowering
+        self.kb = lowering.kb
+        self.handovers = lowering.cube.handovers if lowering.cube is not None else []
+        self.arrays: dict[Part, SSAValue] = {}
+        self.now = Round(const(0), {})
+
+    def allocate(self, e: Emitter) -> Expr:
+        """Declare the rings, one after the other from the start of the workspace; returns the bytes of all.
+
+        Slots, and so rings, start at multiples of 512 bytes.
+        """
+        offset = const(0)
+        for handover in self.handovers:
+            for part in handover.parts:
+                at = e.name(offset, f"{part.name}_offset")
+                self.arrays[part] = self.kb.workspace(part.name, at, part.dtype)
+                elements = e.name(part.elements, f"{part.name}_elements")
+                offset = offset + self.kb.blocks * elements * (handover.slots * part.dtype.bytes)  # type: ignore[operator]
+        return offset
+
+    @contextmanager
+    def rounds(self, grid: GridOp, e: Emitter) -> Iterator[Round]:
+        """The loop of a group of cores over its tiles, with the windows of a tile."""
+        _, total = self.lowering.tiles[grid]
+        count = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
+        with e.for_("round", 0, count) as number:
+            tile = e.name(BLOCK + number * BLOCKS, "tile")
+            with self.lowering.grid_windows(grid, tile, e) as windows:
+                self.now = Round(number, windows)
+                for handover in self.handovers:
+                    for part in handover.parts:
+                        self.part_at(part, e)  # named here, outside of inner loops
+                yield self.now
+
+    def slot(self, handover: HandOver, number: Expr, e: Emitter) -> Expr:
+        """The ring slot of a round."""
+        return e.name(number % handover.slots, "ring_slot")
+
+    def part_at(self, part: Part, e: Emitter) -> Expr:
+        """First element of a part in its ring, in this round of this group of cores."""
+        handover = next(h for h in self.handovers if part in h.parts)
+        elements = e.name(part.elements, f"{part.name}_elements")
+        slot = self.slot(handover, self.now.number, e)
+        return e.name((BLOCK * handover.slots + slot) * elements, f"{part.name}_at")
+
+    def offset_in(self, part: Part, e: Emitter) -> Expr:
+        """Elements from the first of a part to the first of the current window."""
+        at = const(0)
+        for axis, scale in zip(part.axes, (e.name(part.pitch, f"{part.name}_pitch"), const(1)), strict=True):
+            if axis:
+                first = self.now.windows[axis][0] if axis in self.now.windows else const(0)
+                at = at + (e.windows[axis][0] - first) * scale
+        return at
+
+    def signals(self, todo: Sequence[Step], e: Emitter) -> None:
+        """Waits and sets of flags."""
+        for step in todo:
+            handover = step.handover
+            if handover is None:
+                continue
+            slot = self.slot(handover, self.now.number, e)
+            flag = handover.full(slot) if step.is_full else handover.free(slot)
+            if step.kind == "set":
+                pipe = "MTE2" if not step.is_full else "MTE3" if handover.to_cube else "FIX"
+                self.kb.call(CrossCoreSetFlagOp, flag=flag, pipe=pipe)
+            elif step.is_full:
+                self.kb.call(CrossCoreWaitFlagOp, flag=flag)
+            else:
+                with e.if_(self.now.number, "ge", handover.slots):
+                    self.kb.call(CrossCoreWaitFlagOp, flag=flag)
+
+    def drain(self, side: str, grid: GridOp, e: Emitter) -> None:
+        """Every flag that was set has to be waited for before the kernel ends."""
+        _, total = self.lowering.tiles[grid]
+        for handover in self.handovers:
+            if handover.writer != side:
+                continue
+            count = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
+            if handover.slots == 1:
+                with e.if_(count, "ge", 1):
+                    self.kb.call(CrossCoreWaitFlagOp, flag=handover.free(const(0)))
+                continue
+            with e.for_("round", maximum(0, count - handover.slots), count) as number:
+                self.kb.call(CrossCoreWaitFlagOp, flag=handover.free(number % handover.slots))
