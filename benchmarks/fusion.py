@@ -190,17 +190,23 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
         **by_time.figures("time_"), "gap_pct": 100 * max(0.0, greedy / best - 1) if best else 0.0,
         "exact_clusters": f"{exact.report.exact_clusters}/{exact.report.clusters}",
         "lower_bound_us": exact.report.lower_bound_us, "search_s": search_s, "host_ops": len(fused.host_ops),
-        "fusions": fused.report.fusions, "patterns": sorted({op.label.data for op in fused.fused_ops}),
+        "fusions": fused.report.fusions, "groups": [_nodes(op) for op in fused.fused_ops], "patterns": sorted({op.label.data for op in fused.fused_ops}),
     }  # fmt: skip
 
 
-def verified_patterns(case: Case) -> dict[str, bool]:
-    """Kernel pattern -> did it verify in check mode, on the network built small."""
+def _nodes(op: Any) -> tuple[str, ...]:
+    from gaf.fusion.names import node_name
+
+    return tuple(dict.fromkeys(node_name(o) for o in op.members if o.name != "graph.constant"))
+
+
+def verified_patterns(case: Case, groups: Sequence[tuple[str, ...]]) -> dict[str, bool]:
+    """Kernel pattern -> did it verify in check mode, on the network built small and grouped as the large one."""
     import gaf
 
     assert case.small is not None
     model = gaf.load_model(case.small(), dict(case.small_shapes) or None)
-    fused = gaf.fuse(model)
+    fused = gaf.fuse(model, gaf.FusionConfig(groups=tuple(groups)))
     result = fused.verify(engine="check")
     labels = {name: op.label.data for op in fused.fused_ops for name in _kernel_names(op)}
     found = {label: True for label in labels.values()}
@@ -229,10 +235,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in options.models:
         with tempfile.TemporaryDirectory() as folder:
             found = measure(known[name], Path(folder))
-        patterns = found.pop("patterns")
+        patterns, groups = found.pop("patterns"), found.pop("groups")
         found["unverified"] = None
         if options.verify:
-            verified = verified_patterns(known[name])
+            verified = verified_patterns(known[name], groups)
             found["unverified"] = [p for p in patterns if not verified.get(p, False)]
         figures[name] = found
         shown = ("kernels", "mb", "l2_mb", "compulsory_mb", "unfused_kernels", "unfused_mb", "us", "unfused_us", "gap_pct",

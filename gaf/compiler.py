@@ -28,7 +28,7 @@ from gaf.fusion.search import Decision, FusionPlan
 from gaf.fusion.declared import declared_rules
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
-from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, run_pipeline, tile_pipeline
+from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, packing_pipeline, run_pipeline, tile_pipeline
 from gaf.report.text import log_fusions, log_stream
 from gaf.runtime.executor import Executor, Observer, kernel_names
 from gaf.runtime.kernel import Kernel
@@ -130,7 +130,10 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
     seconds: dict[str, float] = {}
     work = model.clone()
     with _no_gc():
-        for step, spent in run_pipeline(work.module, GRAPH_CLEANUP).by_pass().items():
+        passes = GRAPH_CLEANUP
+        if config.enable_autofuse:
+            passes += "," + packing_pipeline(fold_scales=not config.strict)
+        for step, spent in run_pipeline(work.module, passes).by_pass().items():
             seconds[step] = spent
         with _timed(seconds, "fuse"), declared_rules(model):
             plan = fuse_block(work.block, config=config)

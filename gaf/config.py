@@ -31,7 +31,8 @@ class FusionConfig:
     "optimal" (exact on small clusters) or "none". `symbols` are the sizes at which symbolic dims are priced (128
     by default). `core_budget` (cube cores) and `l2_budget` (bytes) say how much of the chip the model may count
     on. `atb="prefer"` leaves whole patterns that ATB has operators for alone. `disabled_rules` switches rules off
-    by name; `rule_errors` says whether a rule that fails is reported or stops the compilation.
+    by name; `groups` (names of model nodes) are joined, where legal, instead of searching, e.g. to repeat the plan
+    of another size; `rule_errors` says whether a rule that fails is reported or stops the compilation.
 
     `numerics="fast"` computes fp16 and bf16 chains in fp32, "strict" rounds after every op. Raises
     InvalidInputError for values out of range. Reduced `matmul_precision` is refused: no kernel form has it yet.
@@ -52,6 +53,7 @@ class FusionConfig:
     core_budget: int | None = None
     l2_budget: int | None = None
     disabled_rules: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] | None = None
     rule_errors: str = "report"
 
     def __post_init__(self) -> None:

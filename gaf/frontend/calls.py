@@ -140,7 +140,7 @@ def call(
     """
     entry = registry.by_gaf(name)
     assert entry is not None
-    operands, attrs = bind(builder, entry, name, args, dict(named or {}))
+    operands, attrs = bind(builder, entry, name, args, dict(named or {}), location)
     if issubclass(entry, GraphOp):
         ctx = CallContext(builder, name, location=location)
         result = entry.from_gaf(ctx, [o for o in operands if o is not None], attrs)
@@ -169,7 +169,12 @@ def _expand(
 
 
 def bind(
-    builder: GraphBuilder, entry: Importable, name: str, args: Sequence[Value], named: dict[str, Value]
+    builder: GraphBuilder,
+    entry: Importable,
+    name: str,
+    args: Sequence[Value],
+    named: dict[str, Value],
+    location: str | None = None,
 ) -> tuple[list[SSAValue | None], dict[str, Any]]:
     """Operands (None: left out) and properties of a call. Raises InvalidInputError."""
     known = parameters(entry)
@@ -215,7 +220,7 @@ def bind(
                 raise InvalidInputError(
                     f"'{name}' needs the argument '{parameter.name}'", expected=_signature(known)
                 )
-    values = tensors(builder, operands, name)
+    values = tensors(builder, operands, name, location)
     types = [tensor_type(v) for v in values if v is not None]
     attrs: dict[str, Any] = {}
     for parameter in properties:
@@ -236,10 +241,12 @@ def _signature(known: Sequence[Parameter]) -> str:
     return ", ".join(p.name if p.required else f"[{p.name}]" for p in known) or "no arguments"
 
 
-def tensors(builder: GraphBuilder, operands: Sequence[Value], name: str) -> list[SSAValue | None]:
+def tensors(
+    builder: GraphBuilder, operands: Sequence[Value], name: str, location: str | None = None
+) -> list[SSAValue | None]:
     """Operands as tensors: numbers and sizes take the element type of the first tensor among them (f32 if none)."""
     first = next((tensor_type(o).dtype for o in operands if isinstance(o, SSAValue) and not _is_mask(o, name)), None)
-    return [None if o is None else as_tensor(builder, o, first, name) for o in operands]
+    return [None if o is None else as_tensor(builder, o, first, name, location) for o in operands]
 
 
 def _is_mask(value: SSAValue, name: str) -> bool:
@@ -247,7 +254,9 @@ def _is_mask(value: SSAValue, name: str) -> bool:
     return name == "where" and tensor_type(value).dtype.is_bool
 
 
-def as_tensor(builder: GraphBuilder, value: Value, dtype: dt.DType | None, name: str) -> SSAValue:
+def as_tensor(
+    builder: GraphBuilder, value: Value, dtype: dt.DType | None, name: str, location: str | None = None
+) -> SSAValue:
     """A tensor; a number becomes a rank-0 constant of `dtype`. Raises InvalidInputError if it doesn't fit."""
     match value:
         case SSAValue():
@@ -262,19 +271,19 @@ def as_tensor(builder: GraphBuilder, value: Value, dtype: dt.DType | None, name:
                 raise InvalidInputError(f"the number {value} meets bool values", expected="true or false")
             return builder.constant(number(value, kind))
         case Expr():
-            return size_tensor(builder, value, dtype or dt.I64)
+            return size_tensor(builder, value, dtype or dt.I64, location)
         case np.ndarray():
             return builder.constant(value)
     raise InvalidInputError(f"'{name}' works on tensors", expected="a tensor or a number", got=describe(value))
 
 
-def size_tensor(builder: GraphBuilder, value: Expr, dtype: dt.DType) -> SSAValue:
+def size_tensor(builder: GraphBuilder, value: Expr, dtype: dt.DType, location: str | None = None) -> SSAValue:
     """A size as a rank-0 tensor."""
     known = value.as_int()
     if known is not None:
         return builder.constant(number(known, dtype))
     stage = Stage((), (), Extent(value), dtype)
-    return builder.insert(GenericOp.of("size", Meaning((stage,)), []))[0]
+    return builder.insert(GenericOp.of("size", Meaning((stage,)), [], location))[0]
 
 
 def convert(value: Value, parameter: Parameter, name: str, operands: Sequence[Any] = ()) -> Any:

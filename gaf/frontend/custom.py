@@ -34,7 +34,6 @@ from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.language import syntax as s
 from gaf.frontend.language.errors import Source, near
 from gaf.frontend.language.lowering import Lowering, OpEntry, Scope, literal, scalar_value
-from gaf.frontend.language.parser import parse_signature
 from gaf.frontend.language.signature import Bindings, bind, is_scalar, resolve
 
 _registry: dict[str, CustomOp] = {}
@@ -267,10 +266,11 @@ def _make(
     namespace, _, short = name.rpartition("::")
     if not namespace.isidentifier() or not short.isidentifier():
         raise InvalidInputError("a custom op has a namespace and a name", expected="acme::gate", got=name)
-    source = Source(f"signature of {name}", shapes)
-    signature = parse_signature(shapes, source.name)
+    from gaf.frontend.language.parser import parse_signature  # lark takes 70 ms to import
     from gaf.frontend.language.program import check_params
 
+    source = Source(f"signature of {name}", shapes)
+    signature = parse_signature(shapes, source.name)
     check_params(signature.params, source, name)
     tensors = [p.name for p in signature.params if not is_scalar(p)]
     for wrong in (m for m in mutates if m not in tensors):

@@ -13,7 +13,9 @@ from gaf.errors import InvalidInputError, UnsupportedError
 if TYPE_CHECKING:
     from gaf.frontend.onnx.shapes import InputShapes
 
-_KINDS = ".onnx file, onnx.ModelProto, PyTorch module with example inputs, trace or exported program, .gaf file, .mlir file"
+_KINDS = (
+    ".onnx file, onnx.ModelProto, PyTorch module with example inputs, trace or exported program, .gaf file, .mlir file"
+)
 
 _TORCH_FILES = (".pt", ".pth", ".pt2")
 
@@ -25,7 +27,6 @@ _OTHER_FILES = {
     ".keras": ("Keras file", "use model.export(path, format='onnx') and load the .onnx file"),
     ".tflite": ("TensorFlow Lite model", "convert it with tf2onnx and load the .onnx file"),
     ".safetensors": ("file of weights without a graph", "export the model that uses them to ONNX"),
-    ".gaf": (".gaf program", "the language is not there yet; use ONNX"),
 }
 
 

@@ -192,7 +192,6 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
             cycles, starts = _add(cycles, starts, "WholeReduce", count(source.axes | set(node.over)))
         elif node.kind == "contract":
             left, right = (region.nodes[a] for a in node.args[:2])
-            shared = left.axes & right.axes
             rows = [a for a in left.axes - right.axes if a == schedule.rows] or sorted(left.axes - right.axes)
             matmuls.append(
                 Matmul(
@@ -200,7 +199,6 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
                     left.kind != "load",
                 )  # fmt: skip
             )
-            del shared
         elif node.kind == "coord":
             cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
     reads = tuple(
@@ -208,7 +206,8 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     )
     writes = tuple(o.type.num_bytes().evaluate(env) for o in region.outputs)
     stored = region.nodes[region.outputs[0].node] if region.outputs else None
-    bare = bool(matmuls) and len(region.outputs) == 1 and stored is not None and stored.kind == "contract"
+    lone = len(matmuls) == 1 and not matmuls[0].computed
+    bare = lone and len(region.outputs) == 1 and stored is not None and stored.kind == "contract"
     lanes = extent.get(schedule.lanes, 1)
     return Work(
         reads, writes, cycles, starts,

@@ -6,12 +6,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from gaf.dialects.graph.model import Model
 from gaf.errors import InvalidInputError
-from gaf.frontend.language.program import Program, evaluate_formula, load_program
+from gaf.frontend.language.formula import evaluate_formula
 from gaf.frontend.language.syntax import Rule
 from gaf.fusion.rules import FusionRule, Subgraph, fusion_rules, registered_rules
+
+if TYPE_CHECKING:
+    from gaf.frontend.language.program import Program
 
 
 class DeclaredRule(FusionRule):
@@ -58,6 +62,8 @@ def program_rules(program: Program) -> list[FusionRule]:
 
 def load_rules(path: str | os.PathLike[str]) -> list[FusionRule]:
     """The rules of a `.gaf` file, to register or to use in a `with gaf.fusion_rules(*rules)` block."""
+    from gaf.frontend.language.program import load_program
+
     return program_rules(load_program(path))
 
 
@@ -65,7 +71,7 @@ def load_rules(path: str | os.PathLike[str]) -> list[FusionRule]:
 def declared_rules(model: Model) -> Iterator[None]:
     """The rules that the model's own `.gaf` file declares hold inside; a registered rule of the same name wins."""
     program = model.origin
-    if not isinstance(program, Program) or not program.rules:
+    if not getattr(program, "rules", None):  # only programs of the language have rules
         yield
         return
     taken = {r.title for r in registered_rules()}

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.ops.binary import DivOp, MulOp
+from gaf.dialects.graph.ops.custom import CustomOp, GenericOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.dialects.graph.registry import all_ops, onnx_names
@@ -46,8 +47,11 @@ def op_type(op: Operation) -> str:
     """What people call this op; ops of other frameworks and custom ops go by their own name."""
     if isinstance(op, ForeignOp):
         return op.op_type.data
-    custom = getattr(op, "user_name", None)
-    return custom if isinstance(custom, str) else class_title(type(op))
+    if isinstance(op, CustomOp):
+        return op.callee.data.rpartition(":")[2]
+    if isinstance(op, GenericOp):
+        return op.label.data
+    return class_title(type(op))
 
 
 def op_title(op: Operation) -> str:

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import is_side_effect_free
 from xdsl.traits import IsTerminator, Pure, is_side_effect_free
 
 from gaf.dialects.graph.contract import GraphOp
-from gaf.dialects.graph.meaning import Meaning, View
+from gaf.dialects.graph.meaning import Meaning, Opaque, View
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.fusion.names import node_name
 from gaf.fusion.region import reads_in
@@ -49,10 +50,18 @@ class OpGraph:
         self.meanings: dict[int, object] = {
             i: op.meaning() for i, op in enumerate(self.ops) if isinstance(op, GraphOp) and not is_constant(op)
         }
+        ordered = [i for i, op in enumerate(self.ops) if self._is_effect(i, op)]
+        self.after: dict[int, int] = dict(zip(ordered, ordered[1:]))
+        """Op with effects -> the next one: their order stays."""
+        self.before: dict[int, int] = {b: a for a, b in self.after.items()}
         self.views = {i for i, m in self.meanings.items() if isinstance(m, View) and i not in host}
         self.folded = set(self.views)
         effects = effectful(self.ops)
         self.next_effect = dict(zip(effects, effects[1:]))  # ops with effects keep their order
+
+    def _is_effect(self, number: int, op: Operation) -> bool:
+        opaque = isinstance(self.meanings.get(number), Opaque)
+        return opaque and not is_constant(op) and not is_side_effect_free(op)
 
     def name(self, number: int) -> str:
         """The model node of an op."""
@@ -76,7 +85,9 @@ class OpGraph:
     # -- edges, looking through folded views ------------------------------------------------------
 
     def sources(self, number: int) -> Iterator[int]:
-        """Ops whose results `number` reads."""
+        """Ops whose results `number` reads, and the op with effects that must come before it."""
+        if number in self.before:
+            yield self.before[number]
         stack = list(self.ops[number].operands)
         seen: set[SSAValue] = set()
         while stack:

@@ -124,15 +124,8 @@ def _vector_accesses(region: Region, skip: Iterable[int]) -> list[_Access]:
     return found + [_access(f"output {i}", o.type, o.index, region) for i, o in enumerate(region.outputs)]
 
 
-PIPELINES = False
-"""Whether schedules with several hand-overs between the units are offered (see `Schedule.is_pipeline`)."""
-
-
-def choose_schedules(region: Region, pipelines: bool | None = None) -> list[Schedule]:
-    """Legal schedules, best first. Raises NotFusible with the reason when there is none.
-
-    `pipelines` overrides `PIPELINES`.
-    """
+def choose_schedules(region: Region) -> list[Schedule]:
+    """Legal schedules, best first. Raises NotFusible with the reason when there is none."""
     if len(region.inputs) > MAX_INPUTS:
         raise NotFusible(f"{len(region.inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
     contracts = region.contracts()
@@ -145,8 +138,6 @@ def choose_schedules(region: Region, pipelines: bool | None = None) -> list[Sche
     first = schedules[0]
     inner = [a for level in first.levels for m in level for a in (m.columns, m.summed)]
     _check_guards(region, (first.rows, first.lanes, *inner))
-    if schedules[0].is_pipeline and not (PIPELINES if pipelines is None else pipelines):
-        raise NotFusible("vector work in front of a matmul, or two matmuls: no lowering yet")
     return schedules
 
 

@@ -20,6 +20,7 @@ from gaf.dialects.graph.meaning import Meaning
 from gaf.errors import InternalError
 from gaf.fusion import names
 from gaf.fusion.cost import CostModel, GroupCost, Pricer, Work, region_work, sizes, total
+from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, effectful, is_constant
 from gaf.fusion.region import NotFusible, build_region
@@ -149,6 +150,8 @@ class FusionPlan:
     left_alone: list[tuple[str, list[int]]] = field(default_factory=list)
     report: SearchReport | None = None
     notes: list[str] = field(default_factory=list)
+    effects: dict[int, int] = field(default_factory=dict)
+    """Op with effects -> the next one; their order stays."""
 
 
 def plan_fusion(
@@ -312,16 +315,21 @@ class Search:
 
             apply_rules(self)
         report = None
-        if self.config.enable_autofuse and self.config.strategy != "none":
+        if self.config.groups is not None:
+            self.join_given(self.config.groups)
+        elif self.config.enable_autofuse and self.config.strategy != "none":
             if self.config.strategy == "optimal":
                 from gaf.fusion.exact import fuse_clusters
 
                 report = fuse_clusters(self)
             self.merge_edges()
+            if improve(self):
+                self.merge_edges()
             self.apply_threshold()
         plan = FusionPlan(
-            self.groups(), self.host, self.decisions, self.ops, self.folded, left_alone=self.left_alone, notes=self.notes
-        )
+            self.groups(), self.host, self.decisions, self.ops, self.folded, left_alone=self.left_alone, notes=self.notes,
+            effects=self.graph.after,
+        )  # fmt: skip
         check_acyclic(plan)
         if self.with_candidates:
             from gaf.fusion.candidates import find_candidates
@@ -407,6 +415,25 @@ class Search:
                 return i
 
     # -- joining ----------------------------------------------------------------------------------
+
+    def join_given(self, groups: Sequence[Sequence[str]]) -> None:
+        """Join nodes by name; what isn't legal stays apart with the reason."""
+        by_name: dict[str, list[int]] = {}
+        for i in self.group_of:
+            by_name.setdefault(self.graph.name(i), []).append(i)
+        for wanted in groups:
+            ops = sorted({j for n in wanted for i in by_name.get(n, ()) for j in self.alone[i].ops})
+            units = list({id(self.unit_of[i]): self.unit_of[i] for i in ops}.values())
+            if len(units) < 2:
+                continue
+            before = total([u.cost for u in units if u.cost is not None])
+            nodes, merged = tuple(self.graph.name(i) for i in ops), None
+            try:
+                merged = self.build(ops)
+                reason = self.fuse_set(ops, merged) if {i for u in units for i in u.ops} == set(ops) else "a node is in two groups"
+            except NotFusible as error:
+                reason = str(error)
+            self.decide(nodes, (), reason, before, merged)
 
     def merge_edges(self) -> None:
         """Join each op's group with its producers' groups, in block order, until nothing changes."""
@@ -589,6 +616,26 @@ class Search:
         self.order[first : last + 1] = [producer, *window]
         for r in range(first, last + 1):
             self.rank[self.order[r]] = r
+
+    def split_off(self, part: Group, group: Group, smaller: Group, after: bool) -> None:
+        """Take the ops of `part` out of a group: a unit of its own right behind the group, or right before it."""
+        group.ops, group.legal, group.cost = smaller.ops, smaller.legal, smaller.cost
+        for i in part.ops:
+            self.group_of[i] = self.unit_of[i] = part
+        at = self.rank[group] + (1 if after else 0)
+        self.order.insert(at, part)
+        for r in range(at, len(self.order)):
+            self.rank[self.order[r]] = r
+
+    def unsplit(self, part: Group, group: Group, whole: Group) -> None:
+        """Undo `split_off`; `whole` is what the group was."""
+        at = self.rank.pop(part)
+        del self.order[at]
+        for r in range(at, len(self.order)):
+            self.rank[self.order[r]] = r
+        group.ops, group.legal, group.cost = whole.ops, whole.legal, whole.cost
+        for i in part.ops:
+            self.group_of[i] = self.unit_of[i] = group
 
     def convex(self, ops: Iterable[int]) -> str:
         """ "" if no path leaves and re-enters these ops, else the reason."""

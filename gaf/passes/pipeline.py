@@ -20,6 +20,11 @@ GRAPH_CLEANUP = "canonicalize,fold-constants,sink-views,canonicalize,cse,dce"
 """What every model goes through before fusion; folding makes constants that more rules match."""
 
 
+def packing_pipeline(fold_scales: bool) -> str:
+    """Joins matmuls that read one operand, and cleans up behind; `fold_scales` rounds weights once more."""
+    return f"pack-matmuls{{fold-scales={str(fold_scales).lower()}}},canonicalize,dce"
+
+
 def tile_pipeline(target: str) -> str:
     """Tile kernels as `lower-graph` leaves them to planned ones: sizes, buffers, guards."""
     return f'tile-plan{{target="{target}"}}'

@@ -28,6 +28,7 @@ from gaf.runtime.kernel import Kernel
 
 if TYPE_CHECKING:
     from gaf.compiler import FusedModel
+    from gaf.fusion.search import Decision
     from gaf.runtime.verify import Verification
 
 SCHEMA = 1
@@ -109,6 +110,8 @@ class DecisionReport:
     consumer: str
     fused: bool
     reason: str
+    detail: dict[str, Any] = field(default_factory=dict)
+    """Kind, rule, kernels, bytes, µs and footprint before and after, as far as they are known."""
 
 
 @dataclass
@@ -152,6 +155,10 @@ class Report:
     decisions: list[DecisionReport]
     notes: list[str]
     verification: dict[str, Any] | None = None
+    opportunities: list[dict[str, Any]] = field(default_factory=list)
+    """Groups that the search priced, with gains and costs; those it left apart say why."""
+    search: dict[str, Any] | None = None
+    """Modelled cost of the plan, lower bound and gap."""
 
     @property
     def fusions(self) -> dict[str, int]:
@@ -198,6 +205,8 @@ class Report:
             "host": [_plain(h) for h in self.host],
             "candidates": [_plain(c) for c in self.candidates],
             "decisions": [_plain(d) for d in self.decisions],
+            "opportunities": self.opportunities,
+            "search": self.search,
             "notes": self.notes,
             "verification": self.verification,
         }
@@ -261,8 +270,10 @@ def build_report(
         steps=steps,
         host=host,
         candidates=_candidates(fused),
-        decisions=[DecisionReport(d.producer, d.consumer, d.fused, d.reason) for d in fused.decisions],
-        notes=list(source.notes),
+        decisions=[DecisionReport(d.producer, d.consumer, d.fused, d.reason, _detail(d)) for d in fused.decisions],
+        opportunities=[c.to_json() for c in fused.candidates],
+        search=fused.search.to_json() if fused.search is not None else None,
+        notes=[*source.notes, *fused.notes],
     )
     if verification is not None:
         report.attach(verification)
@@ -431,15 +442,13 @@ def _candidates(fused: FusedModel) -> list[Candidate]:
 
 
 def _joined(fused: FusedModel) -> list[list[str]]:
-    """Groups of node names that the decisions joined; names in the order in which they came in."""
-    group_of: dict[str, list[str]] = {}
-    for decision in fused.decisions:
-        if decision.fused:
-            names = dict.fromkeys([*decision.producer.split(" + "), *decision.consumer.split(" + ")])
-            group = list(names)
-            for name in group:
-                group_of[name] = group  # a later join has all names of the earlier ones
-    return list({id(g): g for g in group_of.values()}.values())
+    """Groups of node names that the search joined."""
+    return [c.members for c in fused.candidates if c.fused]
+
+
+def _detail(decision: Decision) -> dict[str, Any]:
+    """What a decision says besides its two sides."""
+    return {k: v for k, v in decision.to_json().items() if k not in ("members", "fused", "reason")}
 
 
 # -- plain data -----------------------------------------------------------------------------------

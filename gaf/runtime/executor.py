@@ -9,6 +9,7 @@ run on the device; "interpreter" runs the ascendc level in Python;
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,6 +60,7 @@ class Executor:
             raise InvalidInputError(f"unknown engine '{engine}'", expected=", ".join(ENGINES))
         self.model, self.kernels, self.engine = model, kernels, engine
         self.built: Mapping[str, Any] = {}
+        self.notes: list[str] = []
         self._lock = threading.Lock()
 
     def build(self, on_progress: Callable[[str, int, int], None] | None = None) -> None:
@@ -104,13 +106,23 @@ class Executor:
             return outputs
         if any(a.size == 0 for a in operands):  # a reduction over nothing: no kernel iterates zero times
             return run_block(fused.block, operands, self.model.weights, env)
-        kernel = self.select(fused, env)
+        try:
+            kernel = self.select(fused, env)
+        except UnsupportedError as error:
+            self._note(str(error).partition("\n")[0] + "; it ran on the host instead")
+            return run_block(fused.block, operands, self.model.weights, env)
         inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
         found = self._run_kernel(kernel, inputs, outputs, env)
         if observe is not None:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
             observe(Launch(fused, kernel, list(operands), outputs, env, *seen))
         return outputs
+
+    def _note(self, text: str) -> None:
+        """Say once what happened that is slower than it should be."""
+        if text not in self.notes:
+            self.notes.append(text)
+            logging.getLogger("gaf").warning(text)
 
     def select(self, fused: FusedOp, env: Mapping[str, int]) -> Kernel:
         """The first variant whose guards hold for these sizes. Raises UnsupportedError if none does."""

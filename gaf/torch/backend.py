@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,12 +14,12 @@ from torch._dynamo.backends.common import aot_autograd
 
 from gaf.compiler import fuse
 from gaf.config import FusionConfig
-from gaf.dialects.common.index import Expr
 from gaf.errors import CompileError, GafError, InternalError, InvalidInputError
 from gaf.frontend.torch.importer import GraphImporter, Held
 from gaf.frontend.torch.locations import count_ops
 from gaf.frontend.torch.program import decompositions, quiet
 from gaf.frontend.torch.types import strides_of
+from gaf.frontend.torch.views import Step, numbers, replay, view_chain
 from gaf.torch.runner import Runner, is_plain, restrided
 
 log = logging.getLogger("gaf.torch")
@@ -119,23 +120,27 @@ class CompiledGraph:
             num_source_ops=count_ops(graph.nodes),
         )
         (returned,) = next(n for n in graph.nodes if n.op == "output").args
-        results = [r for r in returned if isinstance(r, fx.Node) and isinstance(r.meta.get("val"), torch.Tensor)]
-        results = list(dict.fromkeys(results))
-        model = importer.run([(n.name, n) for n in results])
+        nodes = [r for r in returned if isinstance(r, fx.Node) and isinstance(r.meta.get("val"), torch.Tensor)]
+        # views of inputs and of one another are views again: AOTAutograd counts on it
+        chains = {n: view_chain(n)[-1] for n in nodes}
+        bases = list(dict.fromkeys(base for base, _ in chains.values() if base.op != "placeholder"))
+        model = importer.run([(n.name, n) for n in bases])
         fused = fuse(model, config)
         if not fused.kernels:
             self.reason = "nothing in it becomes a kernel"
             log.info("the %s graph runs in PyTorch: %s", self.kind, self.reason)
             return
-        self.outputs: list[tuple[int, Any] | Any] = []
+        self.outputs: list[_View | Any] = []
         for node in returned:
-            if node in results:
-                # AOTAutograd replays views on results by their strides
-                self.outputs.append((results.index(node), strides_of(node.meta["val"])))
-            elif isinstance(node, fx.Node):
-                self.outputs.append(importer.values[node])
+            if node in chains:
+                base, steps = chains[node]
+                if base.op == "placeholder":
+                    self.outputs.append(_View(None, self.places.index(base), None, steps))
+                else:
+                    strides = strides_of(base.meta["val"])
+                    self.outputs.append(_View(bases.index(base), None, strides, steps))
             else:
-                self.outputs.append(node)
+                self.outputs.append(importer.values[node] if isinstance(node, fx.Node) else node)
         self.names = [tensors.get(n) for n in self.places]
         self.runner = Runner(fused, engine)
 
@@ -157,16 +162,31 @@ class CompiledGraph:
             if isinstance(error, CompileError):  # the same the next time
                 self.runner = None
             return self.module(*values)
+        bases: dict[int, torch.Tensor] = {}
         results: list[Any] = []
         for output in self.outputs:
-            match output:
-                case (int(index), strides):
-                    results.append(restrided(made[index], strides, env))
-                case Expr():
-                    results.append(output.evaluate(env))
-                case _:
-                    results.append(output)
+            if isinstance(output, _View):
+                if output.input is not None:
+                    base = values[output.input]
+                else:
+                    index = output.index
+                    if index not in bases:
+                        bases[index] = restrided(made[index], output.strides, env)
+                    base = bases[index]
+                results.append(replay(base, output.steps, env))
+            else:
+                results.append(numbers(output, env))
         return results
+
+
+@dataclass(frozen=True)
+class _View:
+    """A result: a view (of no steps: itself) of the model's output `index`, or of an argument."""
+
+    index: Any
+    input: int | None
+    strides: Any
+    steps: tuple[Step, ...]
 
 
 def _attribute(module: nn.Module, target: Any) -> Any:

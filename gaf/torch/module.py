@@ -13,10 +13,11 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from gaf.compiler import FusedModel, fuse
-from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.torch_call import to_numpy
 from gaf.errors import CompileError, GafError, InternalError, InvalidInputError, UnsupportedError
 from gaf.frontend.torch.origin import Aliased, Computed, Known, TorchOrigin
+from gaf.frontend.torch.views import numbers, replay
 from gaf.torch.runner import Runner, is_plain, restrided
 
 log = logging.getLogger("gaf.torch")
@@ -220,17 +221,14 @@ class FusedModule(nn.Module):
         results: list[Any] = []
         for spec in origin.outputs:
             match spec:
-                case Computed(index, strides):
+                case Computed(index, strides, steps):
                     if index not in made:
                         made[index] = restrided(outputs[index], strides, env)
-                    results.append(made[index])
+                    results.append(replay(made[index], steps, env))
                 case Aliased(base, steps):
-                    tensor = place(base)
-                    for op, args, kwargs in steps:
-                        tensor = op(tensor, *_numbers(args, env), **_numbers(kwargs, env))
-                    results.append(tensor)
+                    results.append(replay(place(base), steps, env))
                 case Known(value):
-                    results.append(_numbers(value, env))
+                    results.append(numbers(value, env))
         return self._unflatten(results)
 
     def _unflatten(self, results: Sequence[Any]) -> Any:
@@ -253,25 +251,24 @@ class FusedModule(nn.Module):
             raise Eager("gradients of a module that changes tensors in place or draws random numbers")
         if any(isinstance(o, Aliased) for o in origin.outputs):
             raise Eager("gradients of a module that returns its inputs or views of them")
+        if origin.hidden is not None:
+            raise Eager("gradients of a module whose results are views of one tensor")
         if any(p.device.type != "cpu" for p in parameters):
             raise Eager("parameters are not on the CPU")
         results = _Recompute.apply(self, list(inputs), flat_inputs, *inputs.values(), *parameters)
         computed = iter(results)
         made: dict[int, torch.Tensor] = {}
         flat: list[Any] = []
-        env = self._runner.sizes({n: t.detach().numpy() for n, t in inputs.items()}) if self._has_sizes() else {}
+        env = self._runner.sizes({n: to_numpy(t) for n, t in inputs.items()})
         for spec in origin.outputs:
             if isinstance(spec, Computed):
                 if spec.index not in made:
                     made[spec.index] = next(computed)
-                flat.append(made[spec.index])
+                flat.append(replay(made[spec.index], spec.steps, env))
             else:
                 assert isinstance(spec, Known)
-                flat.append(_numbers(spec.value, env))
+                flat.append(numbers(spec.value, env))
         return self._unflatten(flat)
-
-    def _has_sizes(self) -> bool:
-        return any(isinstance(o, Known) and isinstance(o.value, Expr) for o in self._origin.outputs)
 
 
 class _Recompute(torch.autograd.Function):
@@ -295,17 +292,19 @@ class _Recompute(torch.autograd.Function):
         return results
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[Any, ...]:
         saved = ctx.saved_tensors  # raises if one was changed in place since
-        fresh = {n: t.detach().requires_grad_(t.requires_grad) for n, t in zip(ctx.names, saved)}
+        again = torch.is_grad_enabled()  # with create_graph: the gradients depend on the inputs themselves
+        fresh = dict(zip(ctx.names, saved))
+        if not again:
+            fresh = {n: t.detach().requires_grad_(t.requires_grad) for n, t in fresh.items()}
         flat = [fresh[s] if isinstance(s, str) else v for s, v in zip(ctx.origin.inputs, ctx.flat)]
         args, kwargs = pytree.tree_unflatten(flat, ctx.origin.in_spec)
         with torch.enable_grad():
             results, _ = pytree.tree_flatten(ctx.module._eager(*args, **kwargs))
         outputs: dict[int, torch.Tensor] = {}
         for value, spec in zip(results, ctx.origin.outputs, strict=True):
-            if isinstance(spec, Computed):
+            if isinstance(spec, Computed) and not spec.steps:
                 outputs.setdefault(spec.index, value)
         pairs = [
             (outputs[index], grad)
@@ -317,22 +316,10 @@ class _Recompute(torch.autograd.Function):
         found: list[Any] = []
         if pairs:
             ends, cotangents = zip(*pairs)
-            found = list(torch.autograd.grad(ends, wanted, cotangents, allow_unused=True))
+            found = list(torch.autograd.grad(ends, wanted, cotangents, create_graph=again, allow_unused=True))
         found += [None] * (len(wanted) - len(found))
         given = iter(found)
         return (None, None, None, *(next(given) if t.requires_grad else None for t in sources))
-
-
-def _numbers(value: Any, env: Mapping[str, int]) -> Any:
-    """Sizes in arguments as numbers."""
-    match value:
-        case Expr():
-            return value.evaluate(env)
-        case list() | tuple():
-            return type(value)(_numbers(v, env) for v in value)
-        case dict():
-            return {k: _numbers(v, env) for k, v in value.items()}
-    return value
 
 
 def _versions(tensors: Sequence[torch.Tensor]) -> list[tuple[int, int]]:

@@ -122,7 +122,7 @@ def test_normalisation_in_front_of_a_matmul() -> None:
     h = g.add(LayerNormOp, g["x"], g["gamma"], g["beta"], axis=-1, epsilon=1e-5, stash=False)
     y = g.add(AddOp, g.add(MatMulOp, h, g["w"]), g["b"])
     region = build_region(g.ops, [y])
-    (schedule,) = choose_schedules(region, pipelines=True)
+    (schedule,) = choose_schedules(region)
     ((matmul,),) = schedule.levels
     assert matmul.computed and schedule.is_chain
     # the statistics run over the summed axis, though the columns have the same size
@@ -135,7 +135,7 @@ def test_attention_is_two_matmuls_with_rows_between() -> None:
     scores = g.add(MulOp, g.add(MatMulOp, heads(g, g["q"]), keys), g.number(0.25))
     context = g.add(MatMulOp, g.add(SoftmaxOp, scores, axes=(-1,)), heads(g, g["v"]))
     out = g.add(TransposeOp, context, perm=(0, 2, 1, 3))
-    (schedule,) = choose_schedules(build_region(g.ops, [out]), pipelines=True)
+    (schedule,) = choose_schedules(build_region(g.ops, [out]))
     first, second = schedule.levels
     assert not first[0].computed and second[0].computed
     assert second[0].summed == first[0].columns
@@ -144,7 +144,7 @@ def test_attention_is_two_matmuls_with_rows_between() -> None:
 def test_matmuls_side_by_side_share_rows_and_columns() -> None:
     g = Graph(x=["M", 64], gate=[64, 96], up=[64, 96])
     left, right = g.add(MatMulOp, g["x"], g["gate"]), g.add(MatMulOp, g["x"], g["up"])
-    (schedule,) = choose_schedules(build_region(g.ops, [g.add(MulOp, g.add(TanhOp, left), right)]), pipelines=True)
+    (schedule,) = choose_schedules(build_region(g.ops, [g.add(MulOp, g.add(TanhOp, left), right)]))
     (level,) = schedule.levels
     assert len(level) == 2 and not schedule.is_chain
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import json
 import re
 from html.parser import HTMLParser
@@ -15,6 +17,7 @@ from onnx import helper, numpy_helper
 
 from gaf.compiler import FusedModel, fuse
 from gaf.config import FusionConfig
+from gaf.fusion.cost import OpView
 from gaf.frontend.load import load_model
 from gaf.report.html import highlight, report_html
 from gaf.report.model import Report, build_report
@@ -246,16 +249,14 @@ def test_every_candidate_is_in_one_log_line(report: Report) -> None:
 
 
 def test_candidates_that_were_given_up_are_counted(fused: FusedModel) -> None:
-    from gaf.fusion.search import Decision
-
-    decisions = [
-        *fused.decisions,
-        Decision("first", "second", True),
-        Decision("first + second", "third", True),
-    ]
-    other = FusedModel(fused.model, fused.source_model, fused.config, fused.kernels, decisions)
+    (joined,) = fused.candidates[:1]
+    views = tuple(OpView(op) for op in fused.source_model.block.ops if not op.regions)[:2]
+    gone = replace(joined, subgraph=replace(joined.subgraph, ops=views))
+    other = replace(fused, candidates=[*fused.candidates, gone])
+    for view, name in zip(views, ("first", "second")):
+        vars(view)["name"] = name
     report = build_report(other)
-    assert [(c.members, c.applied) for c in report.candidates][-1] == (["first", "second", "third"], False)
+    assert [(c.members, c.applied) for c in report.candidates][-1] == (["first", "second"], False)
     assert log_lines(report)[-1] == "[GRAPH_AUTOFUSION] Applied 1/2 fusions successfully"
 
 

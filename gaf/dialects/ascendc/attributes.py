@@ -248,7 +248,10 @@ class Scalar:
         if isinstance(value, Scalar):
             return value
         if isinstance(value, Expr):
-            return cls(0, value)
+            known = value.as_int()
+            if known is None:
+                return cls(0, value)
+            value = known
         number = math.nan if math.isnan(value) else float(value)
         return cls(struct.unpack("<Q", struct.pack("<d", number))[0])
 

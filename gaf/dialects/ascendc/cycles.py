@@ -20,6 +20,7 @@ VECTOR_F32: dict[str, tuple[float, float]] = {
     "Abs": (FLOOR_F32, 20.06), "Relu": (FLOOR_F32, 20.02), "LeakyRelu": (FLOOR_F32, 20.02),
     "Add": (0.0206, 23.22), "Sub": (0.0213, 22.13), "Mul": (0.0206, 23.23), "Div": (0.0454, 29.09),
     "Max": (0.0215, 20.13), "Min": (0.0215, 20.13), "Maxs": (FLOOR_F32, 20.09), "Mins": (FLOOR_F32, 20.09),
+    "And": (FLOOR_F32, 20.06), "Or": (FLOOR_F32, 20.06), "Not": (FLOOR_F32, 20.06),
     "Adds": (FLOOR_F32, 22.09), "Muls": (FLOOR_F32, 23.10),
     "Exp": (0.0313, 28.04), "Ln": (0.0313, 28.04), "Sqrt": (0.0313, 29.00),
     "Rsqrt": (FLOOR_F32, 21.10), "Reciprocal": (FLOOR_F32, 21.06),
@@ -31,7 +32,7 @@ VECTOR_F32: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 """Instruction -> (cycles per element, start cycles).
 
-Estimated: Sin, Cos, Tan and Atan as Erf, CreateVecIndex as Duplicate.
+Estimated: Sin, Cos, Tan and Atan as Erf, CreateVecIndex as Duplicate, And, Or and Not (per 32 bits) as Abs.
 """
 
 GM_TO_UB = (8.1, 27.01)

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from gaf.dialects.ascendc.interpreter import Core
 
 F32 = (dt.F32,)
+WORD = (dt.F32, dt.I32)
+"""What broadcasts and elementwise arithmetic work on."""
+
 _BOP_COST = {
     "add": "Add",
     "sub": "Sub",
@@ -64,8 +67,20 @@ class RowsOp(ApiOp):
         return core.int(self.param("rows")), core.int(self.param("lanes"))
 
 
+class _BroadcastBinaryOp(RowsOp):
+    """Base of the operations between a tile and a column or row; integers don't divide."""
+
+    op = prop_def(BopAttr)
+
+    def verify_(self) -> None:
+        super().verify_()
+        kind = local_dtype(self.operand_named("dst"))
+        if kind.is_int and self.op.data.value in ("div", "rdiv"):
+            raise invalid(f"{self.name}: no division of {kind.name}", expected="f32", got=kind.name)
+
+
 @irdl_op_definition
-class BinaryColOp(RowsOp):
+class BinaryColOp(_BroadcastBinaryOp):
     """`dst[r, c] = a[r, c] op col[r]`; dst may be a."""
 
     name = "ascendc.binary_col"
@@ -73,10 +88,10 @@ class BinaryColOp(RowsOp):
     a = operand_def(LocalType)
     col = operand_def(LocalType)
     tmp = operand_def(LocalType)
-    op = prop_def(BopAttr)
 
     CPP: ClassVar[str] = "gaf::BinaryCol<{op}>({dst}, {a}, {col}, {tmp}, {rows}, {lanes})"
-    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "a", "col", "tmp")}
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": WORD}
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "a", "col", "tmp"),)
     INPLACE: ClassVar[tuple[str, ...]] = ("a",)
 
     @classmethod
@@ -108,17 +123,17 @@ class BinaryColOp(RowsOp):
 
 
 @irdl_op_definition
-class BinaryRowOp(RowsOp):
+class BinaryRowOp(_BroadcastBinaryOp):
     """`dst[r, c] = a[r, c] op row[c]`; dst may be a."""
 
     name = "ascendc.binary_row"
     dst = operand_def(LocalType)
     a = operand_def(LocalType)
     row = operand_def(LocalType)
-    op = prop_def(BopAttr)
 
     CPP: ClassVar[str] = "gaf::BinaryRow<{op}>({dst}, {a}, {row}, {rows}, {lanes})"
-    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "a", "row")}
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": WORD}
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "a", "row"),)
     INPLACE: ClassVar[tuple[str, ...]] = ("a",)
 
     def accesses(self) -> tuple[Access, ...]:
@@ -148,7 +163,8 @@ class BroadcastColOp(RowsOp):
     tmp = operand_def(LocalType)
 
     CPP: ClassVar[str] = "gaf::BroadcastCol({dst}, {col}, {tmp}, {rows}, {lanes})"
-    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "col", "tmp")}
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": WORD}
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "col", "tmp"),)
 
     @classmethod
     def tmp_elements(cls, rows: ExprLike) -> Expr:
@@ -183,7 +199,8 @@ class BroadcastRowOp(RowsOp):
     row = operand_def(LocalType)
 
     CPP: ClassVar[str] = "gaf::BroadcastRow({dst}, {row}, {rows}, {lanes})"
-    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "row")}
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": WORD}
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "row"),)
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()

@@ -191,6 +191,49 @@ class MinOp(BinaryOp):
     NUMPY: ClassVar[Callable[[Any, Any], Any]] = np.minimum
 
 
+WORDS = (dt.I16, dt.U16)
+
+
+class _BitsOp(BinaryOp):
+    """Base of bitwise operations: 16-bit words only, so wider integers are reinterpreted."""
+
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"a": WORDS}
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of(self.CPP.partition("(")[0], self.param("count") // 2),)
+
+
+@irdl_op_definition
+class AndOp(_BitsOp):
+    """a & b."""
+
+    name = "ascendc.and"
+    CPP: ClassVar[str] = "And({dst}, {a}, {b}, {count})"
+    NUMPY: ClassVar[Callable[[Any, Any], Any]] = np.bitwise_and
+
+
+@irdl_op_definition
+class OrOp(_BitsOp):
+    """a | b."""
+
+    name = "ascendc.or"
+    CPP: ClassVar[str] = "Or({dst}, {a}, {b}, {count})"
+    NUMPY: ClassVar[Callable[[Any, Any], Any]] = np.bitwise_or
+
+
+@irdl_op_definition
+class NotOp(UnaryOp):
+    """~src, on 16-bit words."""
+
+    name = "ascendc.not"
+    CPP: ClassVar[str] = "Not({dst}, {src}, {count})"
+    NUMPY: ClassVar[Callable[[Any], Any]] = np.invert
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"src": WORDS}
+
+    def cost(self) -> tuple[Cost, ...]:
+        return (Cost.of("Not", self.param("count") // 2),)
+
+
 class ScalarOp(ApiOp):
     """Base of `dst[i] = src[i] op scalar`; dst may be src."""
 
@@ -421,5 +464,5 @@ class CastOp(ApiOp):
 OPS = (
     ExpOp, LnOp, AbsOp, SqrtOp, ReluOp, ReciprocalOp, RsqrtOp, AddOp, SubOp, MulOp, DivOp, MaxOp, MinOp,
     AddsOp, MulsOp,
-    MaxsOp, MinsOp, LeakyReluOp, DuplicateOp, CreateVecIndexOp, CastOp,
+    MaxsOp, MinsOp, AndOp, OrOp, NotOp, LeakyReluOp, DuplicateOp, CreateVecIndexOp, CastOp,
 )  # fmt: skip

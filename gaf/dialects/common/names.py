@@ -11,8 +11,8 @@ RESERVED_NAMES = frozenset(
     "inline int long namespace new operator private protected public register return short signed sizeof static struct "
     "switch template this throw true try typedef typename union unsigned using virtual void volatile while "
     "bfloat16_t to step eq ne lt le gt ge "
-    "Add Sub Mul Div Max Min Adds Muls Maxs Mins Exp Ln Abs Sqrt Rsqrt Reciprocal Relu LeakyRelu Duplicate Cast "
-    "CreateVecIndex SetFlag WaitFlag CrossCoreSetFlag CrossCoreWaitFlag SyncAll PipeBarrier TPipe TQue TBuf LocalTensor "
+    "Add Sub Mul Div Max Min And Or Not Adds Muls Maxs Mins Exp Ln Abs Sqrt Rsqrt Reciprocal Relu "
+    "LeakyRelu Duplicate Cast CreateVecIndex SetFlag WaitFlag CrossCoreSetFlag CrossCoreWaitFlag SyncAll PipeBarrier TPipe TQue TBuf LocalTensor "
     "GlobalTensor TPosition RoundMode CMPMODE HardEvent GetBlockIdx GetBlockNum GetSubBlockIdx GetSubBlockNum".split()
 )
 """Names that C++, the printed kernel or the text format use for something else."""

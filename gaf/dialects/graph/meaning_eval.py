@@ -13,7 +13,7 @@ import numpy as np
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import monoid, scalar
-from gaf.dialects.common.index import Expr, Func, is_nonneg
+from gaf.dialects.common.index import Expr, Func, const, is_nonneg
 from gaf.dialects.common.scalar import Arg, Call, Const, Coord, Extent, Scalar
 from gaf.dialects.graph.meaning import Meaning, Stage
 from gaf.dialects.graph.ops.common import accumulator, format_dims
@@ -99,7 +99,7 @@ def body_type(body: Scalar, args: Sequence[dt.DType], coords: Sequence[str] = ()
             kind = next((t for t in (types[1:] if name == "select" else types) if t is not None), None)
             if kind is not None and not kind.is_float:
                 for operand in operands:
-                    if isinstance(operand, Const) and operand.value != int(operand.value):
+                    if isinstance(operand, Const) and not operand.value.is_integer():
                         raise InvalidInputError(f"the fraction {operand.value} meets {kind} values in '{name}'")
             return accumulator(found) if found is not None else None
     raise InvalidInputError(f"not a scalar expression: {body!r}")
@@ -217,7 +217,7 @@ def in_bounds(e: Expr, size: Expr, ranges: Mapping[str, Expr]) -> bool:
         return low_high[0] >= 0 and low_high[1] < limit
     if not is_nonneg(e, ranges):
         return False
-    if is_nonneg(size - 1 - e, ranges):
+    if is_nonneg(size - 1 - e, ranges) or is_nonneg(size - 1 - _without_floordiv(e, ranges), ranges):
         return True
     atoms = list(e.terms.items())
     if len(atoms) == 1 and atoms[0][1] == 1 and len(atoms[0][0]) == 1 and isinstance(atoms[0][0][0], Func):
@@ -229,6 +229,20 @@ def in_bounds(e: Expr, size: Expr, ranges: Mapping[str, Expr]) -> bool:
         if atom.name == "max":
             return all(is_nonneg(size - 1 - a, ranges) for a in atom.args)
     return False
+
+
+def _without_floordiv(e: Expr, ranges: Mapping[str, Expr]) -> Expr:
+    """An upper bound of `e`: (a floordiv b) * b is at most a."""
+    result = const(0)
+    for mono, coef in e.terms.items():
+        atom = mono[0] if len(mono) == 1 else None
+        if isinstance(atom, Func) and atom.name == "floordiv" and coef > 0 and is_nonneg(atom.args[0], ranges):
+            divisor = atom.args[1].as_int()
+            if divisor and coef % divisor == 0:
+                result = result + atom.args[0] * (coef // divisor)
+                continue
+        result = result + Expr({mono: coef})
+    return result
 
 
 def _interval(e: Expr, ranges: Mapping[str, Expr]) -> tuple[int, int] | None:

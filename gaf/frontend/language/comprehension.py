@@ -74,9 +74,15 @@ class Comprehension:
     """Compiles one comprehension. `env` maps names to tensors, sizes and numbers; `ops` finds user ops."""
 
     def __init__(
-        self, source: Source, env: Mapping[str, Any], ops: Callable[[str], OpEntry | None], known_ops: Sequence[str] = ()
+        self,
+        source: Source,
+        env: Mapping[str, Any],
+        ops: Callable[[str], OpEntry | None],
+        known_ops: Sequence[str] = (),
+        dtypes: Mapping[str, dt.DType] | None = None,
     ) -> None:
         self.source, self.env, self.ops, self.known_ops = source, env, ops, known_ops
+        self.dtypes = {**DTYPES, **(dtypes or {})}  # element types by name, with the variables of the op
         self.operands: list[SSAValue] = []
         self.stages: list[Stage] = []
         self.counter = 0
@@ -179,6 +185,8 @@ class Comprehension:
                     if isinstance(value, SSAValue):
                         shape = tensor_type(value).shape
                         plain = [i for i in index if not isinstance(i, s.Ellipsis)]
+                        if len(plain) == len(index) != len(shape):
+                            plain = []  # the wrong number of indices: an error of its own, later
                         for position, i in enumerate(plain, len(shape) - len(plain)):
                             if isinstance(i, s.Name) and i.name == name and 0 <= position < len(shape):
                                 found.append((shape[position], i.span))
@@ -380,7 +388,7 @@ class Comprehension:
         kind = next((a.dtype for a in args if a.dtype is not None), None)
         if kind is not None and not kind.is_float:
             for a in args:
-                if isinstance(a.body, Const) and a.body.value != int(a.body.value) and function != "select":
+                if isinstance(a.body, Const) and not a.body.value.is_integer() and function != "select":
                     raise self.source.error(
                         f"the fraction {a.body.value} meets {kind} values", e.span, hint="convert them: f32(..)"
                     )
@@ -546,8 +554,8 @@ class Comprehension:
         user = self.ops(e.function)
         if user is not None:
             return self._inline(user, e, space)
-        if name in DTYPES or name == "cast":
-            target = DTYPES.get(name) or self._cast_target(e)
+        if name in self.dtypes or name == "cast":
+            target = self.dtypes.get(name) or self._cast_target(e)
             if len(positional) < 1:
                 raise self.source.error(f"'{name}' converts one number", e.span, expected=f"{name}(x)")
             value = self.scalar(positional[0].value, space)
@@ -576,8 +584,8 @@ class Comprehension:
     def _cast_target(self, e: s.Call) -> dt.DType:
         for a in e.args:
             if a.name == "to" or (a.name is None and a is not e.args[0]):
-                if isinstance(a.value, s.Name) and a.value.name in DTYPES:
-                    return DTYPES[a.value.name]
+                if isinstance(a.value, s.Name) and a.value.name in self.dtypes:
+                    return self.dtypes[a.value.name]
         raise self.source.error("'cast' needs an element type", e.span, expected="cast(x, to=f32), or f32(x)")
 
     def _graph_op(
@@ -659,7 +667,7 @@ class Comprehension:
                 raise self.source.error(
                     f"argument '{p.name}' of '{op.name}' has the wrong element type", e.span, expected=wanted, got=value.dtype
                 )
-        inner = Comprehension(user.source, constants, user.find, user.names())
+        inner = Comprehension(user.source, constants, user.find, user.names(), dtypes)
         inner.operands, inner.stages, inner.counter = self.operands, self.stages, self.counter
         inner.calls, inner.substitutions = (*self.calls, op.name), given
         body = _Space([], space.reads)

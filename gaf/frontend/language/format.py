@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from gaf.frontend.language import syntax as s
-from gaf.frontend.language.parser import parse
 
 WIDTH = 100
 INDENT = "    "
@@ -22,6 +22,8 @@ _LEVEL = {
 
 def format_source(text: str, name: str = "text") -> str:
     """The text of a file laid out anew. Raises LanguageError if it can't be parsed."""
+    from gaf.frontend.language.parser import parse  # lark takes 70 ms to import, and messages need this module
+
     return format_file(parse(text, name))
 
 
@@ -62,7 +64,7 @@ def _expr(e: s.Expression, least: int) -> str:
 def _bare(e: s.Expression) -> str:
     match e:
         case s.Number(value):
-            return repr(value)
+            return _number(value)
         case s.String(value):
             return _quoted(value)
         case s.Bool(value):
@@ -123,6 +125,20 @@ def _joined(items: Iterable[s.Expression]) -> str:
     return ", ".join(_expr(i, _OR) for i in items)
 
 
+def _number(value: int | float) -> str:
+    """The shortest text that reads back as the same number: 1e-5, 1.5e12, 0.25."""
+    if isinstance(value, int):
+        return str(value)
+    text = repr(value)
+    if abs(value) >= 1e7 and "e" not in text:
+        digits = text.partition(".")[0]
+        short = digits.rstrip("0")
+        if float(text) == float(digits) and len(short) < len(digits) - 3:
+            fraction = f".{short[1:]}" if len(short) > 1 else ""
+            return f"{short[0]}{fraction}e{len(digits) - 1}"
+    return re.sub(r"e([+-])0*", lambda m: "e-" if m[1] == "-" else "e", text)
+
+
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{escaped}"'
@@ -169,12 +185,14 @@ class _Formatter:
 
     def _before(self, line: int | None, indent: str, blank: bool = False) -> None:
         """Comments that stand before `line` (all that are left for None), each on a line of its own."""
-        first = True
+        last: int | None = None
         while self.comments and (line is None or self.comments[0].line < line):
-            if blank and first:
+            if (blank and last is None) or (last is not None and self.comments[0].line > last + 1):
                 self._blank()
-            first = False
+            last = self.comments[0].line
             self.lines.append(indent + self.comments.pop(0).text)
+        if last is not None and line is not None and line > last + 1:
+            self._blank()
 
     def _behind(self, span: s.Span) -> None:
         """Comments inside a statement, and behind it on its last line, go behind the line just written."""
@@ -257,7 +275,12 @@ class _Formatter:
                 self.lines.append(f"{INDENT}{_param(p)},")
                 self._behind(s.Span(end_line=p.span.end_line))
             self.lines.append(f"){tail} {{")
-        if self.comments and self.comments[0].line == block.span.line and not self.comments[0].own_line:
+        statements = [*block.lets, *block.results]
+        if (
+            self.comments
+            and self.comments[0].line == block.span.line < statements[0].span.line
+            and not self.comments[0].own_line
+        ):
             self.lines[-1] += "  " + self.comments.pop(0).text
         for let in block.lets:
             self._before(let.span.line, INDENT)
@@ -270,7 +293,8 @@ class _Formatter:
         else:
             for r in block.results:
                 self._add(_result(r), "," if len(block.results) > 1 else "")
-        self._behind(block.results[-1].span)
+        # a comment behind the closing brace stays there
+        self._behind(s.Span(end_line=min(block.results[-1].span.end_line, span.end_line - 1)))
         self._end(span)
 
     @staticmethod
@@ -302,8 +326,9 @@ def _result(r: s.Result) -> str:
 
 
 def _cut(line: str) -> int | None:
-    """Where to break a long line: the last place within WIDTH at the smallest depth of brackets."""
-    depth, best, best_depth, quoted = 0, None, 1 << 30, False
+    """Where to break a long line within WIDTH: outside of brackets rather than inside, after commas rather than
+    before sums, before sums rather than products; the last such place."""
+    depth, best, best_rank, quoted = 0, None, (1 << 30, 0), False
     i = len(line) - len(line.lstrip())
     start = i
     while i < min(len(line), WIDTH):
@@ -316,8 +341,9 @@ def _cut(line: str) -> int | None:
             depth -= 1
         elif not quoted and i > start + 20:
             after_comma = line[i - 1 : i + 1] == ", "
-            before_operator = c == " " and line[i + 1 : i + 3] in ("+ ", "- ", "* ", "/ ", "@ ")
-            if (after_comma or before_operator) and depth <= best_depth:
-                best, best_depth = i, depth
+            operator = line[i + 1 : i + 3] if c == " " else ""
+            rank = 0 if after_comma else 1 if operator in ("+ ", "- ") else 2 if operator in ("* ", "/ ", "@ ") else None
+            if rank is not None and (depth, rank) <= best_rank:
+                best, best_rank = i, (depth, rank)
         i += 1
     return best

@@ -13,14 +13,19 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import DIMS, Expr, expr, maximum, minimum
+from gaf.dialects.common.scalar import Arg, Extent
+from gaf.dialects.common.scalar import call as scalar_call
 from gaf.dialects.graph import registry
 from gaf.dialects.graph.contract import tensor_type
+from gaf.dialects.graph.meaning import elementwise
+from gaf.dialects.graph.meaning_eval import function_type
+from gaf.dialects.graph.ops.custom import GenericOp
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError
 from gaf.frontend import calls
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.language import syntax as s
-from gaf.frontend.language.comprehension import FOLDS, Comprehension
+from gaf.frontend.language.comprehension import BINARY, FOLDS, Comprehension
 from gaf.frontend.language.errors import Source, near
 from gaf.frontend.language.format import format_expression
 from gaf.frontend.language.signature import (
@@ -225,7 +230,7 @@ class _Frame:
 
     def as_tensor(self, value: Any, span: s.Span, dtype: dt.DType | None) -> SSAValue:
         try:
-            return calls.as_tensor(self.builder, value, dtype, "this place")
+            return calls.as_tensor(self.builder, value, dtype, "this place", self.location(span, "size"))
         except GafError as error:
             raise self.source.wrap(error, span) from None
 
@@ -235,7 +240,9 @@ class _Frame:
 
     def comprehension(self, e: s.Comprehension, label: str, expected: TensorType | None) -> SSAValue:
         self.lowering.written += not self.path
-        compiler = Comprehension(self.source, self.env, self.scope.find, self.scope.names())
+        compiler = Comprehension(
+            self.source, self.env, self.scope.find, self.scope.names(), self.bindings.dtypes
+        )
         op = compiler.compile(e, label, expected, self.location(e.span, label if not self.path else "[..]"))
         return self.builder.insert(op)[0]
 
@@ -322,9 +329,27 @@ class _Frame:
             return self.arithmetic(e, a, b)
         if e.op == "//":
             raise self.source.error("'//' works on sizes", e.op_span, hint="floor(a / b) rounds tensors down")
+        size = next((v for v in (a, b) if isinstance(v, Expr) and v.as_int() is None), None)
+        if size is not None and e.op in BINARY:
+            return self.with_size(e, a, b)
         if e.op == "^" and b == 2 and not isinstance(b, SSAValue):
             return self.function("mul", [a, a], {}, e.op_span, e.span)[0]
         return self.function(OPERATORS[e.op], [a, b], {}, e.op_span, e.span)[0]
+
+    def with_size(self, e: s.Binary, a: Any, b: Any) -> SSAValue:
+        """A tensor and a size that only a run knows: one elementwise op, in which the size is a number."""
+        self.lowering.written += not self.path
+        tensor = a if isinstance(a, SSAValue) else b
+        type_ = tensor_type(tensor)
+        function = BINARY[e.op]
+        sides = [Arg(0) if isinstance(v, SSAValue) else Extent(v) for v in (a, b)]
+        try:
+            found = function_type(function, [type_.dtype])
+        except GafError as error:
+            raise self.source.wrap(error, e.span) from None
+        meaning = elementwise(type_.shape, [type_.shape], scalar_call(function, *sides), found or type_.dtype)
+        op = GenericOp.of(OPERATORS[e.op], meaning, [tensor], self.location(e.op_span, OPERATORS[e.op]))
+        return self.builder.insert(op)[0]
 
     def arithmetic(self, e: s.Binary, a: Any, b: Any) -> Any:
         """Numbers and sizes are computed here and now."""

@@ -175,6 +175,11 @@ def bind(
     for p, _, declared, dim, place, type_ in pending:
         _solve(declared, dim, found)
     for p, axis, declared, dim, place, type_ in pending:
+        if any(n not in found.dims for n in _names(declared)):
+            raise called_in.error(
+                f"argument '{p.name}' of '{what}' has the wrong size on axis {axis}", place,
+                expected=format_expression(declared), got=f"{dim} in {type_}",
+            )
         wanted = dim_value(declared, found.dims, declared_in)
         if wanted != dim:
             shown = format_expression(declared)

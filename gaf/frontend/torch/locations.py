@@ -19,7 +19,7 @@ _SILENT = frozenset(
 
 
 def module_path(node: fx.Node) -> str:
-    """The path of the innermost module call that a node belongs to: `encoder.layer.0`; `@1` marks a second call."""
+    """The path of the innermost module call that a node belongs to: `encoder.layer.0`."""
     stack = node.meta.get("nn_module_stack")
     return _path(list(stack.values())[-1]) if stack else ""
 
@@ -65,17 +65,17 @@ class Locations:
 def count_ops(nodes: Iterable[fx.Node]) -> int:
     """Calls of leaf modules plus ops outside leaf modules, on the graph as it was captured.
 
-    A leaf module is one that calls no other module.
+    A leaf module is one that calls no other module; the model itself is none.
     """
-    calls: list[tuple[fx.Node, str]] = []
+    calls: list[str] = []
     inner: set[str] = set()
     for node in nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+        called = isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator)
+        if node.op != "call_function" or not called:
             continue
-        stack = [_path(e) for e in (node.meta.get("nn_module_stack") or {}).values()]
+        stack = list(node.meta.get("nn_module_stack") or {})  # one key a call: `fc`, `fc@1`
         inner.update(stack[:-1])  # these call others
-        if op_name(node) in _SILENT or op_name(node).startswith("_assert"):
-            continue
-        calls.append((node, stack[-1] if stack else ""))
-    leaves = {path for _, path in calls if path and path not in inner}
-    return len(leaves) + sum(path not in leaves for _, path in calls)
+        if op_name(node) not in _SILENT and not op_name(node).startswith("_assert"):
+            calls.append(stack[-1] if len(stack) > 1 else "")  # the outermost module is the model
+    leaves = {call for call in calls if call and call not in inner}
+    return len(leaves) + sum(call not in leaves for call in calls)

@@ -11,25 +11,28 @@ import torch
 from torch.utils import _pytree as pytree
 
 from gaf.dialects.common.index import Expr
+from gaf.frontend.torch.views import Step
 
 
 @dataclass(frozen=True)
 class Computed:
-    """An output that the graph computes: `index` counts the model's outputs.
+    """An output made from the model's output `index`: itself, or a view of it that `steps` make.
 
-    `strides` are those of the eager result if it is not in row-major order.
+    `strides` are those of the eager result if it is not in row-major order. Outputs that share memory in
+    PyTorch have the same `index`.
     """
 
     index: int
     strides: tuple[Expr, ...] | None = None
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
 class Aliased:
-    """An output that is an input, parameter or buffer, or a view of one: `steps` are the view ops."""
+    """An output that is an input, parameter or buffer, or a view of one."""
 
     base: int | str  # a flat input, or the name of a parameter or buffer
-    steps: tuple[tuple[Any, tuple[Any, ...], dict[str, Any]], ...] = ()
+    steps: tuple[Step, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,8 @@ class TorchOrigin:
     training: bool | None = None
     random: bool = False
     recapture: Callable[[], Any] | None = None
+
+    hidden: int | None = None  # the first model output that is only the common base of several results
 
     @property
     def has_effects(self) -> bool:

@@ -7,6 +7,7 @@ import logging
 import re
 import warnings
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +26,7 @@ from gaf.frontend.torch.importer import GraphImporter, Held
 from gaf.frontend.torch.locations import count_ops
 from gaf.frontend.torch.origin import Aliased, Computed, Known, Mutation, TorchOrigin
 from gaf.frontend.torch.types import size_of, strides_of
+from gaf.frontend.torch.views import Step, view_chain
 
 
 def decompositions() -> Any:
@@ -103,6 +105,7 @@ class _Program:
     def _read_inputs(self, input_names: Sequence[str] | None) -> None:
         given = iter(input_names or ())
         taken: set[str] = set()
+        state: dict[fx.Node, str] = {}
         changed = {
             spec.target
             for spec in self.program.graph_signature.output_specs
@@ -139,10 +142,11 @@ class _Program:
             if spec.target in changed:  # its value is another one in each call: an input
                 name = unique_name(spec.target, taken)
                 taken.add(name)
-                self.inputs[node] = name
+                state[node] = name
                 self.state.append((name, spec.target))
             else:
                 self.held[node] = Held(spec.target, self._held(spec.target, spec.kind))
+        self.inputs.update(state)  # behind the user's own
 
     def _held(self, target: str, kind: InputKind) -> torch.Tensor:
         """The tensor that the original holds now, or what the program keeps."""
@@ -159,7 +163,7 @@ class _Program:
         return store[target] if target in store else self.program.constants[target]
 
     def run(self, training: bool | None) -> Model:
-        outputs, computed, mutations = self._read_outputs()
+        outputs, computed, mutations, hidden = self._read_outputs()
         importer = GraphImporter(
             self.program.graph,
             self.inputs,
@@ -181,6 +185,7 @@ class _Program:
             ranges=self._ranges(),
             training=training,
             random=importer.random,
+            hidden=hidden,
         )
         return model
 
@@ -188,7 +193,7 @@ class _Program:
 
     def _read_outputs(
         self,
-    ) -> tuple[list[Computed | Aliased | Known], list[tuple[str, fx.Node]], list[Mutation]]:
+    ) -> tuple[list[Computed | Aliased | Known], list[tuple[str, fx.Node]], list[Mutation], int | None]:
         specs = self.program.graph_signature.output_specs
         arguments = next(n for n in self.program.graph.nodes if n.op == "output").args[0]
         names = iter(self._output_names(sum(s.kind is OutputKind.USER_OUTPUT for s in specs)))
@@ -218,23 +223,35 @@ class _Program:
                 target = self.places[str(target)]
             mutated[node] = target
             changes.append((target, node, f"{spec.target}_mutated"))
+        chains = {node: view_chain(node) for _, node in users if isinstance(node, fx.Node)}
+        aliases = {node: self._alias(chain, mutated) for node, chain in chains.items()}
+        bases = Counter(chain[-1][0] for node, chain in chains.items() if aliases[node] is None)
+        shared: list[tuple[int, fx.Node, fx.Node]] = []
         for name, node in users:
             if not isinstance(node, fx.Node):
                 results.append(Known(node))
                 continue
-            value = node.meta["val"]
-            if not isinstance(value, torch.Tensor):
-                results.append(Known(size_of(value)))
+            if not isinstance(node.meta["val"], torch.Tensor):
+                results.append(Known(size_of(node.meta["val"])))
                 continue
             if node not in places:
                 places[node] = compute(name, node)
-            alias = self._alias(node, mutated)
-            results.append(alias or Computed(places[node], strides_of(value)))
+            base = chains[node][-1][0]
+            if aliases[node] is None and base is not node and bases[base] > 1:
+                shared.append((len(results), node, base))
+            strides = strides_of(node.meta["val"])
+            results.append(aliases[node] or Computed(places[node], strides))
         for target, node, name in changes:
             if node not in places:
                 places[node] = compute(name, node)
             mutations.append(Mutation(target, places[node]))
-        return results, computed, mutations
+        hidden = len(computed)
+        for position, node, base in shared:  # several results are views of one tensor
+            if base not in places:
+                places[base] = compute(f"{base.name}_base", base)
+            steps = chains[node][-1][1]
+            results[position] = Computed(places[base], strides_of(base.meta["val"]), steps)
+        return results, computed, mutations, hidden if len(computed) > hidden else None
 
     def _output_names(self, count: int) -> list[str]:
         """A name for each flat result, from its place in the structure: `logits`, `output_1`."""
@@ -248,28 +265,16 @@ class _Program:
                 names.append("_".join(parts if named else ["output", *parts]))
         return names if len(names) == count else [f"output_{i}" for i in range(count)]
 
-    def _alias(self, node: fx.Node, mutated: Mapping[fx.Node, int | str]) -> Aliased | None:
-        """The views that lead from an input or parameter to `node`, if nothing is computed between."""
-        steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-        while True:
+    def _alias(
+        self, chain: Sequence[tuple[fx.Node, tuple[Step, ...]]], mutated: Mapping[fx.Node, int | str]
+    ) -> Aliased | None:
+        """The views that lead from an input or parameter to a result, if nothing is computed between."""
+        for node, steps in chain:
             if node in mutated:
-                return Aliased(mutated[node], tuple(reversed(steps)))
-            if node.op == "placeholder":
-                place = self.places.get(node.name)
-                return None if place is None else Aliased(place, tuple(reversed(steps)))
-            target = node.target
-            if not isinstance(target, torch._ops.OpOverload) or not node.args:
-                return None
-            returns = target._schema.returns
-            info = returns[0].alias_info if len(returns) == 1 else None
-            if info is None or info.is_write or not isinstance(node.args[0], fx.Node):
-                return None
-            try:
-                rest = tuple(_plain(a) for a in node.args[1:])
-                steps.append((target, rest, {k: _plain(v) for k, v in node.kwargs.items()}))
-            except UnsupportedError:
-                return None
-            node = node.args[0]
+                return Aliased(mutated[node], steps)
+            if node.op == "placeholder" and node.name in self.places:
+                return Aliased(self.places[node.name], steps)
+        return None
 
     def _ranges(self) -> dict[str, tuple[int, int | None]]:
         result: dict[str, tuple[int, int | None]] = {}
@@ -280,19 +285,6 @@ class _Program:
             if low or high is not None:
                 result[str(symbol)] = (low, high)
         return result
-
-
-def _plain(value: Any) -> Any:
-    """An argument of a view with sizes as expressions. Raises UnsupportedError for tensors."""
-    match value:
-        case fx.Node():
-            inner = value.meta.get("val")
-            if not isinstance(inner, torch.SymInt | int):
-                raise UnsupportedError("a view that depends on a tensor")
-            return size_of(inner)
-        case list() | tuple():
-            return [_plain(v) for v in value]
-    return value
 
 
 def load_program(path: str) -> ExportedProgram:

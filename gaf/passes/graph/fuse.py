@@ -174,7 +174,7 @@ def label(ops: Sequence[Operation]) -> str:
     A single word gets the ending `_op`: a kernel called `tanh` would take the place of the C library's.
     """
     parts = [
-        getattr(op, "user_name", op.name.removeprefix("graph.")) for op in ops if op.name not in ("graph.constant",)
+        getattr(op, "user_name", op.name.removeprefix("graph.")) for op in ops if op.name not in ("graph.constant", "graph.full")
     ]
     views = ("reshape", "transpose", "unsqueeze", "squeeze", "expand", "slice", "flatten", "cast")
     main = [p for p in parts if p not in views] or parts

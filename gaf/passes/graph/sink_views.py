@@ -15,9 +15,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.pattern_rewriter import PatternRewriter
 
+from gaf.dialects.common.index import sym
+from gaf.dialects.common.scalar import Coord, walk
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.meaning import Meaning
 from gaf.dialects.graph.ops.shape import ReshapeOp, SqueezeOp, TransposeOp, UnsqueezeOp
+from gaf.errors import GafError
 from gaf.passes.driver import RuleDriver, rewrite_rule
 from gaf.passes.registry import register_pass
 
@@ -58,9 +61,12 @@ def sink_view(op: GraphOp, rewriter: PatternRewriter) -> None:
     if not all(v.results[0].has_one_use() or len(set(op.operands)) < len(op.operands) for v in views):
         return
     meaning = op.meaning()
-    if not (isinstance(meaning, Meaning) and meaning.is_elementwise):
+    if not (isinstance(meaning, Meaning) and meaning.is_elementwise and _ignores_position(op, meaning)):
         return
-    inner = type(op).make(operands, op.attrs())
+    try:
+        inner = type(op).make(operands, op.attrs())
+    except GafError:  # the op's properties hold the shape
+        return
     if tensor_type(inner.results[0]).shape != source_shape:
         return
     inner.location = op.location
@@ -68,6 +74,19 @@ def sink_view(op: GraphOp, rewriter: PatternRewriter) -> None:
     outer.location = first.location
     inner.results[0].name_hint = op.results[0].name_hint
     rewriter.replace(op, [inner, outer])
+
+
+def _ignores_position(op: GraphOp, meaning: Meaning) -> bool:
+    """True if an element is made of operand elements at its own place alone: no masks, no other index maps."""
+    (stage,) = meaning.stages
+    if any(isinstance(node, Coord) for node in walk(stage.body)):
+        return False
+    own = [sym(d.name) for d in stage.dims]
+    return all(
+        r.operand is not None
+        and (list(r.index) == own or all(d == 1 for d in tensor_type(op.operands[r.operand]).shape))
+        for r in stage.reads
+    )
 
 
 def _same_view(owner: object, first: Operation) -> bool:

@@ -360,6 +360,9 @@ class _Emitter:
                 return self.value(out.node)
             direct = node.dtype.is_int and out.type.dtype.is_int and node.kind != "number"
             return self.kb.cast(self.value(out.node) if direct else self.operand(out.node), out.type.dtype)
+        if node.dtype.is_int and node.kind != "number":
+            value = self.kb.map("bitor", self.value(out.node), self.kb.fill(0, node.dtype, axes), axes=axes, dtype=node.dtype)
+            return value if node.dtype == out.type.dtype else self.kb.cast(value, out.type.dtype)
         # x + -0.0 is x for every float, -0.0 and NaN included
         full = self.kb.fill(False, dt.BOOL, axes) if node.dtype.is_bool else self.kb.fill(-0.0, dt.F32, axes)
         spread = self.kb.map("or" if node.dtype.is_bool else "add", self.operand(out.node), full, axes=axes)

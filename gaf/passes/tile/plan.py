@@ -30,6 +30,7 @@ from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
 from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe, Scratch
 from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
 from gaf.passes.tile.recipes.coordinates import Coordinates, Fill, OnNumber
+from gaf.passes.tile.recipes.integers import ANY_WIDTH
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.target import DEFAULT, Chip
 
@@ -499,30 +500,35 @@ class Plan:
         if function == "cast":
             assert isinstance(op, MapOp)
             recipe: Recipe = self._cast_recipe(op)
+            kind = self._compute_dtype(op)
         else:
-            if function not in MAPS:
-                raise refuse(op, f"the function '{function}' has no lowering to Ascend C yet")
-            recipe = MAPS[function]
-            self._check_compute(op, function, kinds)
+            kind = self._compute_dtype(op)
+            recipe = self._function(op, function, kind, kinds)
         if kinds[0] is Kind.NUMBER and (len(kinds) == 1 or (kinds[1] is Kind.NUMBER and len(kinds) == 2)):
-            recipe = OnNumber(recipe)
+            recipe = OnNumber(recipe, kind)
         return recipe, kinds
 
-    def _check_compute(self, op: Operation, function: str, kinds: Kinds) -> None:
-        """Floats compute as f32; int32 has the few instructions that its unit knows."""
-        for value in op.operands:
-            kind = physical_dtype(tile_type(value).dtype)
-            if kind is dt.F32:
-                continue
-            if kind is dt.I32 and function in INTEGER_MAPS and set(kinds) <= {Kind.FULL, Kind.NUMBER}:
-                continue
-            raise refuse(
-                op,
-                f"'{function}' on a tile of {tile_type(value).dtype} has no lowering",
-                expected="f32 (or add, sub, mul, max, min of equal i32 tiles)",
-                got=tile_type(value).dtype,
-                hint="add a tile.map cast to f32 before, and one back after",
-            )
+    def _compute_dtype(self, op: MapOp | MergeOp) -> dt.DType:
+        """What a map computes on: f32 for floats and predicates, else the dtype of its integer operands."""
+        found = [physical_dtype(tile_type(v).dtype) for v in op.operands]
+        return next((k for k in found if k is not dt.F32), dt.F32)
+
+    def _function(self, op: Operation, function: str, kind: dt.DType, kinds: Kinds) -> Recipe:
+        """The recipe of a scalar function on operands of a dtype. Raises UnsupportedError if there is none."""
+        if kind is dt.F32 and function in MAPS:
+            return MAPS[function]
+        full = set(kinds) == {Kind.FULL}
+        if function in INTEGER_MAPS and (kind is dt.I32 or (kind.is_int and function in ANY_WIDTH and full)):
+            return INTEGER_MAPS[function]
+        if kind is dt.F32:
+            raise refuse(op, f"the function '{function}' has no lowering to Ascend C yet")
+        raise refuse(
+            op,
+            f"'{function}' on a tile of {kind} has no lowering",
+            expected="f32 (or arithmetic, comparisons, selection and bits of i32)",
+            got=kind,
+            hint="add a tile.map cast to f32 before, and one back after",
+        )
 
     def _reduce(self, op: ReduceOp) -> tuple[Recipe, tuple[Kind, ...], Form]:
         windows = self.program.windows(op)

@@ -209,6 +209,7 @@ int32_t Checked(const LaunchCall& call, Launch& launch)
         last = &reversed;
     }
     result.violations = check::violationCount();
+    result.notes = check::noteCount();
     if (result.text != nullptr && result.textBytes > 0) {
         check::report(result.text, result.textBytes);
     }

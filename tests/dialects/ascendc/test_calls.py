@@ -440,8 +440,31 @@ def test_load_tile_box(box: tuple[int, int, int, int], kind: dt.DType) -> None:
     np.testing.assert_array_equal(interpret(kb.finish(), {"x": x}, {})["y"], want)
 
 
+@pytest.mark.parametrize(
+    ("cls", "want"), [(vector.AndOp, np.bitwise_and), (vector.OrOp, np.bitwise_or), (vector.NotOp, lambda a, b: ~a)]
+)
+def test_bits_of_words(cls: type[ApiOp], want: Callable[..., Any]) -> None:
+    shape, count = (ROWS, LANES), tile(ROWS, LANES)
+    kb = KernelBuilder("k", "aiv", [(n, dt.I32, "in", shape) for n in "ab"] + [("y", dt.I32, "out", shape)])
+    queues = [kb.init_queue(n, "vecin", 1, count * 4) for n in "ab"]
+    a, b = (kb.load(q, kb.arg(n), n, 0, *shape, LANES) for q, n in zip(queues, "ab"))
+    out = kb.init_queue("out", "vecout", 1, count * 4)
+    y = kb.alloc(out, dt.I32, "y")
+    operands = [kb.reinterpret(v, dt.I16) for v in ((y, a) if cls is vector.NotOp else (y, a, b))]
+    kb.call(cls, *operands, count=count * 2)
+    kb.free(queues[0], a)
+    kb.free(queues[1], b)
+    kb.store(out, y, kb.arg("y"), 0, *shape, LANES)
+    rng = np.random.default_rng(0)
+    x, z = (rng.integers(-(2**31), 2**31, shape).astype(np.int32) for _ in range(2))
+    np.testing.assert_array_equal(interpret(kb.finish(), {"a": x, "b": z}, {})["y"], want(x, z))
+
+
 def test_every_call_is_tested() -> None:
     tested = {e[0] for e in CALLS} | {
+        vector.AndOp,
+        vector.OrOp,
+        vector.NotOp,
         copy.LoadTileOp,
         copy.LoadTileBoxOp,
         copy.StoreTileOp,

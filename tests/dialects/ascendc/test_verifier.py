@@ -127,6 +127,16 @@ def box_filled_with_a_long_number(kb: KernelBuilder) -> None:
     load_box(kb, "l", dt.I64, 0, 1)
 
 
+def division_of_integers(kb: KernelBuilder) -> None:
+    a, b, c = floats(kb, "a", "b", "c", element=dt.I32)
+    kb.call(rows.BinaryRowOp, a, b, c, op="div", rows=1, lanes=64)
+
+
+def bits_of_long_words(kb: KernelBuilder) -> None:
+    a, b, c = floats(kb, "a", "b", "c", element=dt.I32)
+    kb.call(vector.AndOp, a, b, c, count=64)
+
+
 def vector_before_enque(kb: KernelBuilder) -> None:
     q = kb.init_queue("q", "vecin", 1, 256)
     x = kb.alloc(q, dt.F32, "x")
@@ -266,6 +276,8 @@ MESSAGES: dict[Callable[[KernelBuilder], None], str] = {
     load_into_buffer: "ascendc.load_tile runs on PIPE_MTE2 and can't use dst",
     box_outside_of_tile: "the box ends outside of the tile; expected col0 + ncols <= 16, got 17",
     box_filled_with_a_long_number: "a tile of i64 is filled with 1.0; expected 0",
+    division_of_integers: "ascendc.binary_row: no division of i32; expected f32, got i32",
+    bits_of_long_words: "ascendc.and: element type of a; expected i16 or ui16, got i32",
     vector_before_enque: "ascendc.exp runs on PIPE_V and can't use src",
     store_before_enque: "ascendc.store_tile runs on PIPE_MTE3 and can't use src",
     wrong_store_type: "ascendc.store_tile: dst, src have one element type; got dst f32, src f16",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from xdsl.ir import SSAValue
 
 from gaf.codegen.host import HostTiling
 from gaf.codegen.printer import print_kernel
@@ -16,6 +17,7 @@ from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
 from gaf.dialects.ascendc.sync import FLAG_LIMIT, CrossCoreSetFlagOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.dtype import BF16, F16, F32
+from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.interpreter import interpret as run_tile
 from gaf.dialects.tile.structure import KernelOp
 from gaf.errors import InternalError, UnsupportedError
@@ -388,13 +390,13 @@ def test_rings_lie_at_multiples_of_512_bytes(make: Make) -> None:
     assert fields.workspace == sum(fields.blocks * s * p.elements.evaluate(names) * p.dtype.bytes for p, s in parts)
 
 
-@pytest.mark.parametrize("make", [norm_linear, attention, mlp], ids=lambda m: m.__name__)
-def test_phases_share_the_unified_buffer(make: Make) -> None:
+@pytest.mark.parametrize(("make", "count"), [(norm_linear, 1), (attention, 2), (mlp, 2)])
+def test_phases_share_the_unified_buffer(make: Make, count: int) -> None:
     """Wide rows in one phase leave no less room for the others: memory is the largest phase's, not the sum."""
     made = make(F32)
     plan = Plan.build(made, DEFAULT)
     phases = {s.phase for s in plan.slots if s.phase is not None}
-    assert len(phases) == 2 + (make is mlp)
+    assert len(phases) == count  # those with temporaries
     assert len({g.position for g in plan.groups}) == len(plan.groups) - (make is norm_linear)
     sizes = {"M": 512, "K": 300, "N": 200, "J": 100, "S": 300, "B": 1, "bm": 32, "tm": 8}
     each = [sum(s.bytes.evaluate(sizes) for s in plan.slots if s.phase in (None, p)) for p in phases]
@@ -488,3 +490,100 @@ def test_refusals_say_why(reason: str) -> None:
     args = ["x_gm: [M, K]", "w: [K, N]", ">y: [M, N]"]
     with pytest.raises(UnsupportedError, match=reason):
         lower_kernel(kernel("loose", args, "m = M, k = K, n = N", LOOSE[reason], F32), DEFAULT)
+
+
+def random_chain(seed: int) -> tuple[KernelOp, dict[str, int]]:
+    """One or two levels of one or two matmuls, with random vector work and outputs around them, and sizes."""
+    rng = np.random.default_rng(seed)
+    dtype = FLOATS[seed % 3]
+
+    def chance(p: float) -> bool:
+        return bool(rng.random() < p)
+
+    levels, batch, prologue = int(rng.integers(1, 3)), chance(0.4), chance(0.6)
+    wide = [chance(0.4) for _ in range(levels)]
+    direct = chance(0.3) and not wide[-1]
+    width = 16 * int(rng.integers(1, 4))
+    extents = ["L0", *(["L1"] if levels == 2 else []), width if direct else "L2"]
+    lanes = [f"l{i}" for i in range(levels + 1)]
+    lead, at = (["B"], ["b.lo"]) if batch else ([], [])
+    trans = [[chance(0.4) for _ in range(2)] for _ in range(levels)]
+    args = [("x", gm([*lead, "M", extents[0]], dtype)), ("y", gm([*lead, "M", extents[-1]], dtype, "out"))]
+    for i in range(levels):
+        for j in range(2 if wide[i] else 1):
+            shape = [extents[i + 1], extents[i]] if trans[i][j] else [extents[i], extents[i + 1]]
+            args.append((f"w{i}{j}", gm([*lead, *shape] if batch and trans[i][j] else shape, dtype)))
+    extra = [i for i in range(levels) if chance(0.4) and (i > 0 or prologue)]
+    args += [(f"e{i}", gm([*lead, "M", extents[i]], F32, "out")) for i in extra]
+    symbols = sorted({s for _, t in args for d in t.shape for s in d.names()})
+    axes = {**({"b": "B"} if batch else {}), "m": "M", **dict(zip(lanes, extents, strict=True))}
+    kb = KernelBuilder("chain", args, symbols, axes, {"bm": 128, "tm": "M"})
+
+    def work(value: SSAValue, lane: str) -> SSAValue:
+        """Vector work on rows: elementwise, or with a statistic of each row."""
+        if chance(0.5):
+            return kb.map("tanh", value)
+        shifted = kb.map("sub", value, kb.reduce("max", value, [lane]))
+        e = kb.map("exp", shifted)
+        return kb.map("div", e, kb.reduce("sum", e, [lane]))
+
+    with kb.grid([*([("b", 1)] if batch else []), ("m", "bm")], sub="m"):
+        if prologue:
+            with kb.for_("m", "tm") as loop:
+                value = work(kb.cast(kb.load("x", [*at, "m", "l0"], ["m", "l0"]), F32), "l0")
+                if 0 in extra:
+                    kb.store(value, "e0", [*at, "m", "l0"])
+                loop.yield_(collect=[kb.cast(value, dtype)])
+            left = kb.move(loop.results[0], slots=2)
+        else:
+            left = kb.load("x", [*at, "m", "l0"], ["m", "l0"], space="l1")
+        for i in range(levels):
+            inner, outer = lanes[i], lanes[i + 1]
+
+            def product(j: int, i: int = i, inner: str = inner, outer: str = outer) -> SSAValue:
+                index = [outer, inner] if trans[i][j] else [inner, outer]
+                index = [*at, *index] if batch and trans[i][j] else index
+                return kb.contract(left, kb.load(f"w{i}{j}", index, [inner, outer], space="l1"))
+
+            step = int(rng.choice([16, 48, 128]))
+            last = i == levels - 1
+            if last and direct:
+                with kb.for_(outer, 16) as loop:
+                    kb.store(product(0), "y", [*at, "m", outer])
+                    loop.yield_()
+                break
+            with kb.for_(outer, step) as loop:
+                loop.yield_(collect=[product(j) for j in range(2 if wide[i] else 1)])
+            blocks = loop.results
+            with kb.for_("m", "tm") as loop:
+                value = kb.move(blocks[0], slots=2)
+                if wide[i]:
+                    value = kb.map("mul", kb.map("sigmoid", value), kb.move(blocks[1], slots=2))
+                value = work(value, outer)
+                if i + 1 in extra and not last:
+                    kb.store(value, f"e{i + 1}", [*at, "m", outer])
+                if last:
+                    kb.store(kb.cast(value, dtype), "y", [*at, "m", outer])
+                    loop.yield_()
+                else:
+                    loop.yield_(collect=[kb.cast(value, dtype)])
+            if not last:
+                left = kb.move(loop.results[0], slots=2)
+    sizes = {s: int(rng.choice([1, 5, 16, 33, 70, 130])) for s in symbols}
+    sizes["M"] = int(rng.choice([1, 2, 17, 64, 150, 400]))
+    if batch:
+        sizes["B"] = int(rng.integers(1, 4))
+    return kb.finish(), sizes
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_chains(seed: int) -> None:
+    made, symbols = random_chain(seed)
+    bind_tiles(made, DEFAULT)
+    lowered = lower_kernel(made, DEFAULT)
+    arrays = make_inputs(made, symbols, seed)
+    want = run_tile(made, arrays, symbols)
+    for blocks in (None, 1):
+        got = run_ascendc(lowered, arrays, symbols, blocks)
+        for name in want:
+            compare(f"{name} {symbols} on {blocks}", got[name], want[name])

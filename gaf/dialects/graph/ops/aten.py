@@ -12,10 +12,12 @@ from gaf.dialects.common.index import DIMS, const, expr, is_positive
 from gaf.dialects.graph.contract import AtenContext, broadcast_shapes, tensor_type
 from gaf.dialects.graph.ops.activation import SoftplusOp
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, ModOp, MulOp, PowOp, SubOp
+from gaf.dialects.graph.ops.channel_norm import InstanceNormOp, aten_affine
 from gaf.dialects.graph.ops.common import norm_axis
 from gaf.dialects.graph.ops.compare import EqualOp, LessOrEqualOp, WhereOp
 from gaf.dialects.graph.ops.index import GatherNDOp, ScatterNDOp
 from gaf.dialects.graph.ops.macros import Expansion
+from gaf.dialects.graph.ops.pool import AveragePoolOp
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceSumOp, aten_axes
 from gaf.dialects.graph.ops.search import ArgMaxOp, ArgMinOp
 from gaf.dialects.graph.ops.shape import (
@@ -32,6 +34,7 @@ from gaf.dialects.graph.ops.unary import (
     IsInfOp,
     LogOp,
     NegOp,
+    RsqrtOp,
     SigmoidOp,
     SignOp,
     SqrtOp,
@@ -262,6 +265,42 @@ def safe_softmax(ctx: AtenContext) -> Any:
     peak = ctx.emit(ReduceMaxOp, [x], axes=axes, keepdims=True)
     masked = ctx.emit(EqualOp, [peak, ctx.number(-math.inf, dtype)])
     return ctx.emit(WhereOp, [masked, ctx.number(0.0, dtype), ctx.emit(SoftmaxOp, [x], axes=axes)])
+
+
+@expands("_native_batch_norm_legit.no_stats")
+def batch_statistics_norm(ctx: AtenContext) -> Any:
+    """Channels (axis 1) normalised by the statistics of this batch: what instance_norm becomes, with batch 1."""
+    x = ctx.value("input")
+    type_ = tensor_type(x)
+    scale, bias = aten_affine(ctx)
+    epsilon = float(ctx.attr("eps"))
+    if type_.rank >= 3 and type_.shape[0] == 1 and not (ctx.used(1) or ctx.used(2)):
+        return [ctx.emit(InstanceNormOp, [x, scale, bias], epsilon=epsilon), None, None]
+    axes = tuple(i for i in range(type_.rank) if i != 1)
+    spread = tuple(type_.shape[1] if i == 1 else const(1) for i in range(type_.rank))
+    mean = ctx.emit(ReduceMeanOp, [x], axes=axes, keepdims=True)
+    distance = ctx.emit(SubOp, [x, mean])
+    spreading = ctx.emit(ReduceMeanOp, [ctx.emit(MulOp, [distance, distance])], axes=axes, keepdims=True)
+    factor = ctx.emit(RsqrtOp, [ctx.emit(AddOp, [spreading, ctx.number(epsilon, type_.dtype)])])
+    normal = ctx.emit(MulOp, [ctx.emit(MulOp, [distance, factor]), reshaped(ctx, scale, spread)])
+    result = ctx.emit(AddOp, [normal, reshaped(ctx, bias, spread)])
+    return [result, *(reshaped(ctx, s, (type_.shape[1],)) for s in (mean, factor))]
+
+
+@expands("_adaptive_avg_pool2d.default")
+def adaptive_average(ctx: AtenContext) -> Any:
+    """The average over windows of equal size; sizes that don't divide have windows that overlap."""
+    x = ctx.value("self")
+    sizes = [d.as_int() for d in tensor_type(x).shape[-2:]]
+    counts = [d.as_int() for d in ctx.result.shape[-2:]]
+    if None in sizes or None in counts or any(not c or n % c for n, c in zip(sizes, counts)):
+        raise ctx.unsupported("adaptive pooling with windows of unequal size", got=f"{sizes} to {counts}")
+    kernel = tuple(n // c for n, c in zip(sizes, counts))
+    batched = tensor_type(x).rank == 4
+    x = x if batched else ctx.emit(UnsqueezeOp, [x], axes=(0,))
+    window = {"kernel": kernel, "strides": kernel, "pads": (0,) * 4, "dilations": (1, 1)}
+    made = ctx.emit(AveragePoolOp, [x], ceil_mode=False, count_include_pad=False, **window)
+    return made if batched else ctx.emit(SqueezeOp, [made], axes=(0,))
 
 
 # -- views and joins ----------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from xdsl.irdl import opt_prop_def, prop_def, traits_def, var_operand_def, var_r
 from xdsl.traits import EffectInstance, MemoryEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from gaf.dialects.common.scalar import Arg
 from gaf.dialects.graph.contract import (
     ExportContext,
     GraphOp,
@@ -35,7 +36,7 @@ from gaf.dialects.graph.contract import (
     tensor_type,
     to_attribute,
 )
-from gaf.dialects.graph.meaning import Meaning, Opaque, OpMeaning
+from gaf.dialects.graph.meaning import Meaning, Opaque, OpMeaning, Piece, View
 from gaf.dialects.graph.meaning_attr import MeaningAttr
 from gaf.dialects.graph.meaning_eval import check_meaning, run_meaning
 from gaf.dialects.graph.meaning_onnx import export_meaning
@@ -78,6 +79,11 @@ class GenericOp(GraphOp):
     ) -> Sequence[np.ndarray]:
         try:
             return run_meaning(self.spaces.data, args, env, wide)
+        except KeyError as error:
+            raise InvalidInputError(
+                f"'{self.label.data}': the value of symbol {error} is not known", where=self.location_name(),
+                hint="run with symbol values",
+            ) from None
         except InvalidInputError as error:
             error.what, error.where = f"'{self.label.data}': {error.what}", error.where or self.location_name()
             raise
@@ -85,8 +91,15 @@ class GenericOp(GraphOp):
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         return self.reference_with_symbols(*args, env={}, wide=wide)
 
-    def meaning(self) -> Meaning:
-        return self.spaces.data
+    def meaning(self) -> OpMeaning:
+        """The stages; a view if every element is one of an operand (a transpose, a window, a gather)."""
+        meaning = self.spaces.data
+        stage = meaning.stages[-1]
+        if len(meaning.stages) == 1 and stage.monoid is None and stage.body == Arg(0) and len(self.results) == 1:
+            (read,) = stage.reads
+            if read.operand is not None and tensor_type(self.operands[read.operand]).dtype == stage.dtype:
+                return View((Piece(read.operand, read.index),))
+        return meaning
 
     @property
     def user_name(self) -> str:

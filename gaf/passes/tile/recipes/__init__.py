@@ -7,14 +7,14 @@ One entry per function of the scalar table; a function without an entry has no l
 from __future__ import annotations
 
 from gaf.dialects.common.scalar import FUNCTIONS
-from gaf.passes.tile.recipes import arithmetic, logic, mathematics
+from gaf.passes.tile.recipes import arithmetic, integers, logic, mathematics
 from gaf.passes.tile.recipes.base import Recipe
 
 MAPS: dict[str, Recipe] = {**arithmetic.RECIPES, **mathematics.RECIPES, **logic.RECIPES}
 """Scalar function -> recipe on float tiles; "cast" depends on dtypes, see `casts.cast_recipe`."""
 
-INTEGER_MAPS = ("add", "sub", "mul", "max", "min")
-"""Functions whose recipe also works on int32 tiles, with full and numeric operands only."""
+INTEGER_MAPS: dict[str, Recipe] = integers.RECIPES
+"""Scalar function -> recipe on int32 tiles."""
 
-MISSING: frozenset[str] = frozenset(FUNCTIONS) - frozenset(MAPS) - {"cast"}
+MISSING: frozenset[str] = frozenset(FUNCTIONS) - frozenset(MAPS) - frozenset(INTEGER_MAPS) - {"cast"}
 """Scalar functions that have no lowering to Ascend C yet."""

@@ -90,11 +90,16 @@ class Recipe:
         raise NotImplementedError
 
 
+def word_of(form: Form) -> dt.DType:
+    """The 32-bit type that operands of a result of this form are in: i32 for integers, else f32."""
+    return dt.I32 if form.dtype is dt.I32 else dt.F32
+
+
 def spread_scratch(kind: Kind, form: Form) -> list[Scratch]:
     """Scratch of `spread` for an operand of this kind: the full tile, then what its broadcast needs."""
     if kind is Kind.FULL:
         return []
-    found = [Scratch(dt.F32, form.elements)]
+    found = [Scratch(word_of(form), form.elements)]
     if kind in (Kind.COL, Kind.ONE):
         found.append(column_scratch(kind, form))
     return found
@@ -102,7 +107,7 @@ def spread_scratch(kind: Kind, form: Form) -> list[Scratch]:
 
 def column_scratch(kind: Kind, form: Form) -> Scratch:
     """Scratch of a column broadcast; a single element is a column of one row."""
-    return Scratch(dt.F32, BroadcastColOp.tmp_elements(form.rows if kind is Kind.COL else const(1)))
+    return Scratch(word_of(form), BroadcastColOp.tmp_elements(form.rows if kind is Kind.COL else const(1)))
 
 
 def spread(calls: Calls, dst: SSAValue, arg: Arg, tmp: Sequence[SSAValue]) -> None:

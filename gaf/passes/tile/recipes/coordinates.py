@@ -53,12 +53,13 @@ class Coordinates(Recipe):
 class OnNumber(Recipe):
     """A recipe for full operands whose first operand is a number: it becomes a tile first."""
 
-    def __init__(self, inner: Recipe) -> None:
+    def __init__(self, inner: Recipe, dtype: dt.DType = dt.F32) -> None:
         self.inner = inner
+        self.dtype = dtype
 
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
         full = (Kind.FULL, *kinds[1:])
-        return [Scratch(dt.F32, form.with_dtype(dt.F32).elements), *self.inner.scratch(full, form)]
+        return [Scratch(self.dtype, form.with_dtype(self.dtype).elements), *self.inner.scratch(full, form)]
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
         Fill().emit(calls, tmp[0], args[:1], ())

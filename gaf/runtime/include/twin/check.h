@@ -157,8 +157,10 @@ void coreEnd();                                // current core finished: leftove
 void crossBlock(int id);   // current core is blocked in CrossCoreWaitFlag(id); id < 0: SyncAll
 void deadlock();                               // nothing can run: report who waits for what
 void launchEnd();                              // never-written outputs, leftovers of flags
-// Violations found: count, and JSON lines (one object a line) in `out` (at most `cap` bytes with NUL).
+// Violations found: count, and JSON lines (one object a line) in `out` (at most `cap` bytes with NUL). Notes follow
+// them, with "note": true.
 uint64_t violationCount();
+uint64_t noteCount();
 uint64_t report(char* out, uint64_t cap);
 
 }  // namespace check

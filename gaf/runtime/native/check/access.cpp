@@ -151,6 +151,7 @@ bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write,
     checkView(o, place, ptr, view, pattern);
     checkAlignment(o, place, ptr, align, pattern);
     pattern.merge();
+    checkNumbers(o, place, ptr, view, pattern);
     if (place.memory != nullptr) {
         checkBuffer(o, place, pattern);
         if (core_->pipe == static_cast<uint8_t>(Pipe::V) && pattern.contiguous()) {

@@ -3,7 +3,7 @@
 //
 // One engine lives per thread (a check launch runs on one thread; its cores are fibers of that thread). The
 // functions of twin/check.h forward to it. Split by subject: access.cpp and touch.cpp (memory), buffers.cpp
-// (TPipe, TQue), sync.cpp (flags, barriers, cross-core), launch.cpp (cores, arguments, end of launch).
+// (TPipe, TQue), numeric.cpp (notes on numbers), sync.cpp (flags, barriers, cross-core), launch.cpp (cores, arguments, end of launch).
 #ifndef GAF_CHECK_ENGINE_H
 #define GAF_CHECK_ENGINE_H
 
@@ -99,6 +99,10 @@ struct Core {
     uint32_t opFlags = 0;
     Stamp stamp;
     std::vector<OperandRange> operands;
+    const void* source = nullptr;          // what it reads, when its numbers are looked at (numeric.cpp)
+    Number sourceNumber = Number::OTHER;
+    std::array<uint64_t, 3> sourceRuns{};      // bytes, runs, times
+    std::array<int64_t, 2> sourceStrides{};
     // blocked in: -2 nothing, -1 SyncAll, else CrossCoreWaitFlag id
     int blockedOn = -2;
     uint32_t barrierGeneration[2] = {0, 0};
@@ -117,6 +121,7 @@ public:
     void deadlock();
     void launchEnd();
     const Report& report() const { return report_; }
+    const Report& notes() const { return notes_; }
 
     // access.cpp
     void op(Pipe pipe, const char* api, uint32_t flags);
@@ -179,6 +184,10 @@ private:
                         const Pattern& pattern);
     void checkBuffer(const Operand& o, const Place& place, const Pattern& pattern);
     void checkOperandOverlap(const Operand& o, const Place& place, uint64_t lo, uint64_t hi);
+    void checkNumbers(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern);
+    static bool isFinite(Number number, const void* ptr, const Pattern& pattern);
+    void note(const char* rule, const Operand& o, const Place& place, const char* format, ...)
+        __attribute__((format(printf, 5, 6)));
     void touch(Touch& t, Shadow& shadow, uint64_t lo, uint64_t hi);
     uint32_t touchRead(Touch& t, StatePool& pool, uint32_t id, uint32_t slots, uint64_t offset);
     uint32_t touchWrite(Touch& t, StatePool& pool, uint32_t id, uint32_t slots, uint64_t offset);
@@ -198,7 +207,8 @@ private:
     bool popPending(const std::vector<uint16_t>& from, int mode, int id, Vector& all);
     void reportLeftovers(Core& core);
 
-    Report report_;
+    Report report_, notes_;
+    bool inputsFinite_ = true;             // every number read from an argument so far
     int kernelType_ = 0;
     bool autoSync_ = false;
     uint32_t blocks_ = 0, aics_ = 0, aivs_ = 0;            // cores of each kind in one block

@@ -120,7 +120,12 @@ void crossBlock(int id) { GAF_CHECKED(crossBlock(id)) }
 void deadlock() { GAF_CHECKED(deadlock()) }
 void launchEnd() { GAF_CHECKED(launchEnd()) }
 uint64_t violationCount() { return engine().report().total(); }
-uint64_t report(char* out, uint64_t cap) { return engine().report().json(out, cap); }
+uint64_t noteCount() { return engine().notes().total(); }
+uint64_t report(char* out, uint64_t cap)
+{
+    const uint64_t used = engine().report().json(out, cap);
+    return used + engine().notes().json(out + used, cap - used, true);
+}
 
 #undef GAF_EITHER
 #undef GAF_CHECKED

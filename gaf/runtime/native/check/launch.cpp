@@ -82,6 +82,9 @@ void Engine::launchBegin(const char* kernel, uint32_t blocks, int kernelType)
 {
     report_.clear();
     report_.setKernel(kernel);
+    notes_.clear();
+    notes_.setKernel(kernel);
+    inputsFinite_ = true;
     kernelType_ = kernelType;
     autoSync_ = false;
     blocks_ = blocks;
@@ -184,6 +187,7 @@ int Engine::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* 
     core->api = nullptr;
     core->opFlags = 0;
     core->operands.clear();
+    core->source = nullptr;
     core->blockedOn = -2;
     core->barrierGeneration[0] = core->barrierGeneration[1] = 0;
     for (Memory& memory : core->memory) {

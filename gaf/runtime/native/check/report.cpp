@@ -77,7 +77,7 @@ void Report::add(Violation violation)
     }
 }
 
-uint64_t Report::json(char* out, uint64_t cap) const
+uint64_t Report::json(char* out, uint64_t cap, bool note) const
 {
     if (out == nullptr || cap == 0) {
         return 0;
@@ -97,7 +97,7 @@ uint64_t Report::json(char* out, uint64_t cap) const
         appendString(line, "message", v.message);
         appendNumber(line, "count", static_cast<int64_t>(v.count));
         appendNumber(line, "rule_count", static_cast<int64_t>(byRule_.at(v.rule)));
-        line += "}\n";
+        line += note ? ", \"note\": true}\n" : "}\n";
         if (used + line.size() + 1 > cap) {
             break;
         }

@@ -37,7 +37,8 @@ public:
     uint64_t total() const { return total_; }
     // One JSON object a line, in the order of first occurrence. `rule_count` is the number of all violations
     // of that rule, kept or not. Returns the length of the text; `out` gets whole lines only, NUL-terminated.
-    uint64_t json(char* out, uint64_t cap) const;
+    // `note`: marks every object as a note.
+    uint64_t json(char* out, uint64_t cap, bool note = false) const;
 
 private:
     std::string kernel_;

@@ -37,3 +37,39 @@ func.func @bias(%x: !graph.tensor<[4, 8], f32>, %b: !graph.tensor<[4], f32>) -> 
   %1 = graph.add %0, %b : (!graph.tensor<[8, 4], f32>, !graph.tensor<[4], f32>) -> !graph.tensor<[8, 4], f32>
   func.return %1 : !graph.tensor<[8, 4], f32>
 }
+
+// -----
+
+// A triangle depends on positions: the transpose stays in front of it.
+// CHECK-LABEL: func.func @triangle
+// CHECK: %[[T:.*]] = graph.transpose %x
+// CHECK: graph.trilu %[[T]]
+func.func @triangle(%x: !graph.tensor<[4, 4], f32>) -> !graph.tensor<[4, 4], f32> {
+  %0 = graph.transpose %x {perm = array<i64: 1, 0>} : (!graph.tensor<[4, 4], f32>) -> !graph.tensor<[4, 4], f32>
+  %1 = graph.trilu %0 {upper = true, k = 0} : (!graph.tensor<[4, 4], f32>) -> !graph.tensor<[4, 4], f32>
+  func.return %1 : !graph.tensor<[4, 4], f32>
+}
+
+// -----
+
+// An op that reads another place than its own stays behind the transpose.
+// CHECK-LABEL: func.func @mirrored
+// CHECK: %[[T:.*]] = graph.transpose %x
+// CHECK: graph.generic %[[T]]
+func.func @mirrored(%x: !graph.tensor<[4, 4], f32>) -> !graph.tensor<[4, 4], f32> {
+  %0 = graph.transpose %x {perm = array<i64: 1, 0>} : (!graph.tensor<[4, 4], f32>) -> !graph.tensor<[4, 4], f32>
+  %1 = graph.generic %0 {label = "f", meaning = #graph.meaning<[(d0 in 4, d1 in 4) -> f32 : exp(in0[d0, -d1 + 3])] results [0]>} : (!graph.tensor<[4, 4], f32>) -> !graph.tensor<[4, 4], f32>
+  func.return %1 : !graph.tensor<[4, 4], f32>
+}
+
+// -----
+
+// The iteration space is a property of the op and doesn't fit the operand of the reshape: nothing moves.
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[R:.*]] = graph.reshape %x
+// CHECK: graph.generic %[[R]]
+func.func @rows(%x: !graph.tensor<[24], f32>) -> !graph.tensor<[6, 4], f32> {
+  %0 = graph.reshape %x {shape = #graph.shape<[6, 4]>} : (!graph.tensor<[24], f32>) -> !graph.tensor<[6, 4], f32>
+  %1 = graph.generic %0 {label = "f", meaning = #graph.meaning<[(d0 in 6, d1 in 4) -> f32 : exp(in0[d0, d1])] results [0]>} : (!graph.tensor<[6, 4], f32>) -> !graph.tensor<[6, 4], f32>
+  func.return %1 : !graph.tensor<[6, 4], f32>
+}

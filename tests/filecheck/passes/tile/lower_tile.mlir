@@ -63,8 +63,9 @@ tile.kernel @embed(%table: !tile.gm<[V, D], f32>, %ids: !tile.gm<[B, S], i64>, %
 // CHECK-NEXT: ascendc.cross_core_set_flag [pipe = FIX, flag = ring_slot]
 // CHECK: ascendc.cross_core_wait_flag [flag = ({{.*}} mod 2) + 2]
 // CHECK: ascendc.section aiv {
-// CHECK: ascendc.cross_core_wait_flag [flag = [[SLOT:.*]]]
+// CHECK: ascendc.let [[SLOT:.*]] = {{.*}} mod 2
 // CHECK: ascendc.let share = {{.*}} floordiv 2
+// CHECK: ascendc.cross_core_wait_flag [flag = [[SLOT]]]
 // CHECK: ascendc.load_tile {{%.*}}, %ring
 // CHECK: ascendc.relu
 // CHECK: ascendc.store_tile %y

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans: every op in one place, convex and in order, the same every time; depth, threshold, effects, decisions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+import gaf
+from gaf.config import FusionConfig
+from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.binary import AddOp
+from gaf.dialects.graph.ops.custom import CustomOp
+from gaf.dialects.graph.ops.softmax import SoftmaxOp
+from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
+from gaf.fusion import names
+from gaf.fusion.search import FusionPlan, check_acyclic
+from tests.fusion.helpers import Net, members, plan
+from tests.graphs import graphs, random_graph
+
+
+def check_plan(p: FusionPlan) -> None:
+    """Every computing op is in exactly one kernel or on the host; the kernels have an order."""
+    grouped = [i for g in p.groups for i in g.ops]
+    assert len(grouped) == len(set(grouped))
+    for i, op in enumerate(p.ops):
+        if names.computes(op):
+            assert (i in set(grouped)) != (i in p.host), names.node_name(op)
+    order = check_acyclic(p)
+    assert sorted(i for unit in order for i in unit) == list(range(len(p.ops)))
+
+
+@given(graphs(max_steps=9), st.sampled_from(["greedy", "optimal", "none"]), st.sampled_from(["traffic", "time"]), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_plans_of_random_graphs(model: Model, strategy: str, objective: str, strict: bool) -> None:
+    numerics = "strict" if strict else "fast"
+    check_plan(plan(model, strategy=strategy, objective=objective, numerics=numerics))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_model_gives_the_same_plan(seed: int) -> None:
+    def all_of() -> str:
+        p = plan(random_graph(seed, steps=12))
+        return json.dumps([members(p), [d.to_json() for d in p.decisions], [c.to_json() for c in p.candidates]])
+
+    assert all_of() == all_of()
+
+
+def norms(count: int) -> Model:
+    """Softmax after softmax, with an elementwise op between."""
+    n = Net(x=[64, 32])
+    y = n["x"]
+    for i in range(count):
+        y = n.op(TanhOp, n.op(SoftmaxOp, y, axes=(-1,), name=f"s{i}"), name=f"t{i}")
+    return n.finish(y)
+
+
+@pytest.mark.parametrize(("depth", "kernels"), [(0, 6), (1, 3), (2, 2), (3, 1), (None, 1)])
+def test_depth_counts_reductions_on_a_path(depth: int | None, kernels: int) -> None:
+    p = plan(norms(3), max_fusion_depth=depth)
+    assert len(p.groups) == kernels
+    if kernels > 1:
+        assert any(f"max_fusion_depth {depth}" in d.reason for d in p.decisions)
+
+
+def test_a_norm_that_is_spelled_out_counts_once() -> None:
+    n = Net(x=[64, 32])
+    model = n.finish(n.op(TanhOp, n.layer_norm(n["x"], 32)))
+    assert len(plan(model, max_fusion_depth=1).groups) == 1
+    assert len(plan(model, max_fusion_depth=0).groups) > 1
+
+
+def test_the_threshold_takes_groups_apart_and_says_why() -> None:
+    n = Net(x=[4096, 768])
+    model = n.finish(n.op(TanhOp, n.op(ExpOp, n["x"], name="a"), name="b"))
+    (c,) = plan(model).candidates
+    strict = plan(model, cost_threshold=c.gain / 100 + 0.02)
+    assert members(strict) == [["a"], ["b"]]
+    (refused,) = strict.candidates
+    assert not refused.fused and "cost_threshold" in refused.why and refused.gain == c.gain
+    check_plan(strict)
+    assert members(plan(model, cost_threshold=c.gain / 100 - 0.02)) == [["a", "b"]]
+
+
+def test_objectives() -> None:
+    """Fewest bytes against least time, on graphs where they differ or not: neither is worse at its own aim."""
+    for seed in range(15):
+        model = random_graph(seed, steps=8)
+        traffic, fast = plan(model), plan(model, objective="time")
+        assert traffic.report is not None and fast.report is not None
+        assert traffic.report.hbm_bytes <= fast.report.hbm_bytes
+        assert fast.report.cost_us <= traffic.report.cost_us * 1.0001
+
+
+def test_decisions_hold_both_costs_and_the_binding_constraint() -> None:
+    n = Net(x=[256, 64], y=[64, 256])
+    a = n.op(ExpOp, n["x"], name="a")
+    b = n.op(TanhOp, a, name="b")
+    s = n.op(SoftmaxOp, n.op(SoftmaxOp, b, axes=(-1,), name="rows"), axes=(0,), name="columns")
+    p = plan(n.finish(s))
+    join = next(d for d in p.decisions if d.fused)
+    assert join.before is not None and join.after is not None
+    assert join.kernels_before == 2 and join.kernels_after == 1 and join.after.hbm_bytes < join.before.hbm_bytes
+    assert 0 < join.footprint <= join.footprint_limit
+    refused = next(d for d in p.decisions if not d.fused)
+    assert refused.consumer == "columns" and "different axes" in refused.reason
+    assert {"members", "reason", "us_before", "bytes_before"} <= refused.to_json().keys()
+
+
+def test_ops_with_effects_keep_their_order() -> None:
+    """`second` is ready long before `first`, which waits for a chain: it must not overtake."""
+    n = Net(x=[8, 16])
+    y = n["x"]
+    for _ in range(3):
+        y = n.op(ExpOp, y)
+    first = CustomOp.of("acme::log", [y], [y.type], pure=False, location="first")  # type: ignore[list-item]
+    n.model.block.add_op(first)
+    second = CustomOp.of("acme::log", [n["x"]], [y.type], pure=False, location="second")  # type: ignore[list-item]
+    n.model.block.add_op(second)
+    z = n.op(AddOp, n.op(TanhOp, first.results[0], name="late"), second.results[0], name="sum")
+    p = plan(n.finish(z))
+    order = [names.node_name(p.ops[i]) for unit in check_acyclic(p) for i in unit]
+    assert order.index("first") < order.index("second")
+    check_plan(p)
+
+
+def test_a_plan_can_be_given_by_node_names() -> None:
+    n = Net(x=[64, 32])
+    a = n.op(ExpOp, n["x"], name="a")
+    b = n.op(TanhOp, a, name="b")
+    c = n.op(AddOp, a, n.op(ExpOp, b, name="b2"), name="c")
+    model = n.finish(c)
+    given = plan(model, groups=(("a", "b"), ("b2", "c"), ("b", "c"), ("a", "missing")))
+    assert members(given) == [["a", "b"], ["b2", "c"]]
+    assert [d.reason for d in given.decisions] == ["", "", "a node is in two groups"]
+    skipping = plan(model, groups=(("a", "c"),))
+    assert len(skipping.groups) == 4 and "leaves and re-enters" in skipping.decisions[0].reason
+
+
+def test_symbols_decide_at_which_sizes_a_model_is_priced() -> None:
+    n = Net(x=["B", 768])
+    model = n.finish(n.op(TanhOp, n.op(ExpOp, n["x"])))
+    small, large = (plan(model, symbols={"B": b}).report for b in (1, 10_000))
+    assert small is not None and large is not None and large.hbm_bytes == 10_000 * small.hbm_bytes
+
+
+def test_opportunities_are_sorted_and_explained() -> None:
+    model = random_graph(5, steps=12)
+    found = gaf.Autofuse(cost_model=gaf.CostModel()).find_fusion_opportunities(model)
+    assert [c.gain for c in found] == sorted((c.gain for c in found), reverse=True)
+    for c in found:
+        assert c.priority in ("high", "medium", "low") and isinstance(c.gain, int) and c.why and c.members
+
+
+def test_fused_models_carry_the_search() -> None:
+    fused = gaf.fuse(norms(2), FusionConfig(max_fusion_depth=1))
+    assert fused.search is not None and fused.search.kernels == 2 == len(fused.fused_ops)
+    assert [str(c.subgraph) for c in fused.candidates] == ["Softmax + Tanh"] * 2
+    assert all(op.shape == (64, 32) for c in fused.candidates for op in c.subgraph)
