@@ -158,7 +158,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     import gaf
     from examples.onnx.writer import SparseWriter
     from gaf.fusion.search import plan_fusion
-    from gaf.passes.pipeline import GRAPH_CLEANUP, run_pipeline
+    from gaf.passes.pipeline import graph_pipeline, run_pipeline
 
     writers: list[SparseWriter] = []
 
@@ -168,11 +168,12 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
 
     proto = case.build(writer)
     model = gaf.load_model(writers[0].save(proto, folder), dict(case.shapes) or None)
-    work = model.clone()
-    run_pipeline(work.module, GRAPH_CLEANUP)
+    work, eager = model.clone(), model.clone()
+    run_pipeline(work.module, graph_pipeline(True, False))
+    run_pipeline(eager.module, graph_pipeline(False, False))
     plain = gaf.FusionConfig(enable_autofuse=False)
     with gaf.fusion_rules(*(gaf.FusionRule(f"one {m}", [("op", [m])], lambda s: 1.0) for m in case.eager), only=True):
-        unfused = plan_totals(plan_fusion(work.block, config=plain, candidates=False), plain)
+        unfused = plan_totals(plan_fusion(eager.block, config=plain, candidates=False), plain)
     config = gaf.FusionConfig()
     start = time.perf_counter()
     plan_fusion(work.block, config=config)
@@ -184,7 +185,7 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     sums = fused_totals(fused)
     assert exact.report is not None
     best = min(exact.report.optimum_us, exact.report.cost_us)
-    greedy = sum(g.cost.us for g in plan_fusion(work.block, config=fast, candidates=False).groups if g.cost is not None)
+    greedy = plan_fusion(work.block, config=fast, candidates=False).modelled_us
     return {
         **sums.figures(), "compulsory_mb": exact.report.compulsory_bytes / 1e6, **unfused.figures("unfused_"),
         **by_time.figures("time_"), "gap_pct": 100 * max(0.0, greedy / best - 1) if best else 0.0,

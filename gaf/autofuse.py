@@ -12,7 +12,7 @@ from gaf.dialects.graph.model import Model
 from gaf.fusion.candidates import Candidate
 from gaf.fusion.cost import CostModel
 from gaf.fusion.search import FusionPlan, plan_fusion
-from gaf.passes.pipeline import GRAPH_CLEANUP, run_pipeline
+from gaf.passes.pipeline import graph_pipeline, run_pipeline
 
 
 class Autofuse:
@@ -54,6 +54,6 @@ class Autofuse:
 
             graph = load_model(graph)
         work = graph.clone()
-        run_pipeline(work.module, GRAPH_CLEANUP)
+        run_pipeline(work.module, graph_pipeline(self.config.enable_autofuse, self.config.strict))
         self.plan = plan_fusion(work.block, config=self.config)
         return [c for c in self.plan.candidates if c.fused]

@@ -20,7 +20,7 @@ from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
 from gaf.dialects.tile.structure import KernelOp as TileKernelOp
-from gaf.errors import InternalError, UnsupportedError
+from gaf.errors import GafError, InternalError, UnsupportedError
 from gaf.fusion.candidates import Candidate
 from gaf.fusion.exact import SearchReport
 from gaf.fusion.names import node_name
@@ -28,7 +28,7 @@ from gaf.fusion.search import Decision, FusionPlan
 from gaf.fusion.declared import declared_rules
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
-from gaf.passes.pipeline import GRAPH_CLEANUP, ascendc_pipeline, packing_pipeline, run_pipeline, tile_pipeline
+from gaf.passes.pipeline import ascendc_pipeline, graph_pipeline, run_pipeline, tile_pipeline
 from gaf.report.text import log_fusions, log_stream
 from gaf.runtime.executor import Executor, Observer, kernel_names
 from gaf.runtime.kernel import Kernel
@@ -84,7 +84,7 @@ class FusedModel:
         groups: dict[tuple[str, str], list[str]] = {}
         for op in self.host_ops:
             reason = op.attributes.get(HOST_REASON)
-            groups.setdefault((op.name, reason.data if reason else ""), []).append(location_name(op) or "?")  # type: ignore[attr-defined]
+            groups.setdefault((getattr(op, "user_name", op.name), reason.data if reason else ""), []).append(location_name(op) or "?")  # type: ignore[attr-defined]
         return [
             f"{len(names)} x {op.removeprefix('graph.')} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''}): {reason}"
             for (op, reason), names in sorted(groups.items())
@@ -129,10 +129,8 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
     config = config or FusionConfig()
     seconds: dict[str, float] = {}
     work = model.clone()
-    with _no_gc():
-        passes = GRAPH_CLEANUP
-        if config.enable_autofuse:
-            passes += "," + packing_pipeline(fold_scales=not config.strict)
+    with _no_gc(), _bugs_named(model.source):
+        passes = graph_pipeline(config.enable_autofuse, config.strict)
         for step, spent in run_pipeline(work.module, passes).by_pass().items():
             seconds[step] = spent
         with _timed(seconds, "fuse"), declared_rules(model):
@@ -245,6 +243,20 @@ def _timed(seconds: dict[str, float], phase: str) -> Iterator[None]:
         yield
     finally:
         seconds[phase] = seconds.get(phase, 0.0) + time.perf_counter() - start
+
+
+@contextmanager
+def _bugs_named(where: str) -> Iterator[None]:
+    """Any exception that isn't meant for users becomes an InternalError that says what failed."""
+    try:
+        yield
+    except GafError:
+        raise
+    except Exception as error:
+        raise InternalError(
+            f"compiling failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}", where=where,
+            hint="this is a bug in gaf: please report it with the model",
+        ) from error
 
 
 @contextmanager

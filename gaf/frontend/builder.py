@@ -22,12 +22,13 @@ from gaf.dialects.common.index import Expr, expr, sym
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.model import CONDITIONS, Model, finish, hint
 from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.common.names import legal_name
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, FusedOp, WeightOp, YieldOp
 from gaf.frontend import shape_values
 from gaf.frontend.shape_values import LIMIT, dims_array, is_symbolic
 
-# d0, r1, ... name the dims of iteration spaces; the others are keywords of index expressions
-_RESERVED = re.compile(r"^([dr]\d+|min|max|mod|floordiv|read|true|false|loc|dense)$")
+# d0, r1, ... name the dims of iteration spaces; the others are keywords of the text format
+_RESERVED = re.compile(r"^([dr]\d+|true|false|loc|dense)$")
 
 
 class GraphBuilder:
@@ -54,10 +55,11 @@ class GraphBuilder:
         return sym(name)
 
     def assume(self, condition: Expr, what: str) -> None:
-        """Note that the model holds only where `condition >= 0`; the ops concerned check it when they run."""
+        """The model holds only where `condition >= 0`: noted, and checked whenever it runs."""
         note = f"{what} holds where {condition} >= 0"
         if note not in self.model.notes:
             self.model.notes.append(note)
+        self.assume_condition(f"{condition} >= 0")
 
     def assume_condition(self, condition: str) -> None:
         """Add a condition on sizes (`S mod 16 == 0`) that is checked whenever the model runs."""
@@ -244,7 +246,7 @@ def symbol_name(text: str) -> str:
     name = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "dim"
     if name[0].isdigit():
         name = f"n{name}"
-    return f"{name}_" if _RESERVED.match(name) else name
+    return f"{name}_" if _RESERVED.match(name) else legal_name(name, "dim")
 
 
 def unique_name(stem: str, taken: set[str]) -> str:

@@ -161,7 +161,9 @@ def _expand(
     if name == "split":
         outputs = len(attrs["split"]) or attrs.pop("num_outputs", 0)
         if not outputs:
-            raise InvalidInputError("split needs the number of parts", expected="num_outputs=2 or split=[3, 5]")
+            raise InvalidInputError(
+                "split needs the number of parts", expected="num_outputs=2 or split=[3, 5]"
+            )
         if not attrs["split"]:
             del attrs["split"]
     given = {k: v for k, v in attrs.items() if v is not None}
@@ -204,7 +206,9 @@ def bind(
         extra = positional[len(wanted) :]
         if len(extra) > len(properties):
             raise InvalidInputError(
-                f"'{name}' got too many arguments", expected=_signature(known), got=f"{len(positional)} arguments"
+                f"'{name}' got too many arguments",
+                expected=_signature(known),
+                got=f"{len(positional)} arguments",
             )
         for parameter, value in zip(properties, extra):
             if parameter.name in named:
@@ -245,7 +249,9 @@ def tensors(
     builder: GraphBuilder, operands: Sequence[Value], name: str, location: str | None = None
 ) -> list[SSAValue | None]:
     """Operands as tensors: numbers and sizes take the element type of the first tensor among them (f32 if none)."""
-    first = next((tensor_type(o).dtype for o in operands if isinstance(o, SSAValue) and not _is_mask(o, name)), None)
+    first = next(
+        (tensor_type(o).dtype for o in operands if isinstance(o, SSAValue) and not _is_mask(o, name)), None
+    )
     return [None if o is None else as_tensor(builder, o, first, name, location) for o in operands]
 
 
@@ -266,7 +272,9 @@ def as_tensor(
         case int() | float():
             kind = dtype or (dt.F32 if isinstance(value, float) else dt.I64)
             if not kind.is_float and value != int(value):
-                raise InvalidInputError(f"the fraction {value} meets {kind} values", hint="convert them: f32(x)")
+                raise InvalidInputError(
+                    f"the fraction {value} meets {kind} values", hint="convert them: f32(x)"
+                )
             if kind.is_bool:
                 raise InvalidInputError(f"the number {value} meets bool values", expected="true or false")
             return builder.constant(number(value, kind))
@@ -274,7 +282,9 @@ def as_tensor(
             return size_tensor(builder, value, dtype or dt.I64, location)
         case np.ndarray():
             return builder.constant(value)
-    raise InvalidInputError(f"'{name}' works on tensors", expected="a tensor or a number", got=describe(value))
+    raise InvalidInputError(
+        f"'{name}' works on tensors", expected="a tensor or a number", got=describe(value)
+    )
 
 
 def size_tensor(builder: GraphBuilder, value: Expr, dtype: dt.DType, location: str | None = None) -> SSAValue:
@@ -291,7 +301,9 @@ def convert(value: Value, parameter: Parameter, name: str, operands: Sequence[An
 
     def wrong(expected: str) -> InvalidInputError:
         return InvalidInputError(
-            f"argument '{parameter.name}' of '{name}' has the wrong kind", expected=expected, got=describe(value)
+            f"argument '{parameter.name}' of '{name}' has the wrong kind",
+            expected=expected,
+            got=describe(value),
         )
 
     if isinstance(value, Expr) and value.as_int() is not None and parameter.kind != "dims":

@@ -90,7 +90,9 @@ class CustomOp:
             position = order.index(name)
             target = args[position] if position < len(args) else named[name]
             if not isinstance(target, Tracer):
-                raise InvalidInputError(f"'{self.name}' writes into '{name}'", expected="a tensor of the traced function")
+                raise InvalidInputError(
+                    f"'{self.name}' writes into '{name}'", expected="a tensor of the traced function"
+                )
             target.value = new
         outs = [Tracer(tracer.builder, r, tracer.location) for r in results[:count]]
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -101,7 +103,8 @@ class CustomOp:
         types = {k: TensorType.of(a.shape, dt.of_numpy(a.dtype)) for k, a in arrays.items()}
         model = new_model(list(types.items()), name=self.short_name, source=self.name)
         values = dict(zip(arrays, model.block.args))
-        positional = [values.get(p.name, a) for p, a in zip(self.signature.params, args)]
+        params = self.signature.params
+        positional = [values.get(p.name, a) for p, a in zip(params, args)] + list(args[len(params) :])
         given = {k: values.get(k, v) for k, v in named.items()}
         results = self.emit(GraphBuilder(model), positional, given, None)
         finish(model, [(str(i), r) for i, r in enumerate(results)])
@@ -127,7 +130,9 @@ class CustomOp:
         bindings = bind(self.tensors, types, nowhere, self.source, where, self.name)
         sizes: dict[str, Any] = dict(bindings.dims)
         lowering = Lowering(builder, lambda text: builder.assume_condition(text))
-        lowering.check_where(self.signature.where, sizes, self.source, where, s.NOWHERE, f"'{self.name}' needs")
+        lowering.check_where(
+            self.signature.where, sizes, self.source, where, s.NOWHERE, f"'{self.name}' needs"
+        )
         expected = [resolve(r, bindings, self.source) for r in self.signature.results]
         if self.entry is not None:
             entry = self.entry
@@ -141,14 +146,17 @@ class CustomOp:
         params = self.signature.params
         if len(args) > len(params):
             raise InvalidInputError(
-                f"'{self.name}' got too many arguments", expected=", ".join(p.name for p in params), got=len(args)
+                f"'{self.name}' got too many arguments",
+                expected=", ".join(p.name for p in params),
+                got=len(args),
             )
         given = dict(zip((p.name for p in params), args))
         for name, value in named.items():
             if name in given or all(p.name != name for p in params):
                 what = "is given twice" if name in given else "doesn't exist"
                 raise InvalidInputError(
-                    f"argument '{name}' of '{self.name}' {what}", expected=", ".join(p.name for p in params),
+                    f"argument '{name}' of '{self.name}' {what}",
+                    expected=", ".join(p.name for p in params),
                     hint=near(name, [p.name for p in params]),
                 )
             given[name] = value
@@ -158,7 +166,8 @@ class CustomOp:
             if given.get(p.name) is None:
                 if p.default is None:
                     raise InvalidInputError(
-                        f"'{self.name}' needs the argument '{p.name}'", expected=", ".join(q.name for q in params)
+                        f"'{self.name}' needs the argument '{p.name}'",
+                        expected=", ".join(q.name for q in params),
                     )
                 given[p.name] = literal(p.default, self.source)
             value = given[p.name]
@@ -186,12 +195,16 @@ class CustomOp:
     ) -> list[SSAValue]:  # fmt: skip
         assert self.function is not None
         place = _Place(self.function, self.short_name, location)
-        args = [v if is_scalar(p) else Tracer(builder, v, place) for p, v in zip(self.signature.params, values)]
+        args = [
+            v if is_scalar(p) else Tracer(builder, v, place) for p, v in zip(self.signature.params, values)
+        ]
         returned = self.function(*args)
         outs = list(returned) if isinstance(returned, tuple | list) else [returned]
         if len(outs) != len(expected):
             raise InvalidInputError(
-                f"the body of '{self.name}' returns the wrong number of results", expected=len(expected), got=len(outs)
+                f"the body of '{self.name}' returns the wrong number of results",
+                expected=len(expected),
+                got=len(outs),
             )
         results: list[SSAValue] = []
         for number, (out, type_) in enumerate(zip(outs, expected)):
@@ -202,8 +215,10 @@ class CustomOp:
                 raise
             if tensor_type(value) != type_:
                 raise InvalidInputError(
-                    f"the body of '{self.name}' returns another type for result {number}", expected=type_,
-                    got=tensor_type(value), where=place.line(),
+                    f"the body of '{self.name}' returns another type for result {number}",
+                    expected=type_,
+                    got=tensor_type(value),
+                    where=place.line(),
                 )
             results.append(value)
         return results
@@ -237,9 +252,7 @@ def custom_op(
     """
 
     def register(function: Callable[..., Any]) -> CustomOp:
-        return _register(
-            _make(name, shapes, function, opaque, mutates, pure, onnx, torch, device)
-        )
+        return _register(_make(name, shapes, function, opaque, mutates, pure, onnx, torch, device))
 
     return register
 
@@ -274,26 +287,34 @@ def _make(
     check_params(signature.params, source, name)
     tensors = [p.name for p in signature.params if not is_scalar(p)]
     for wrong in (m for m in mutates if m not in tensors):
-        raise InvalidInputError(f"'{name}' mutates '{wrong}', which is no tensor of its signature", expected=", ".join(tensors))
+        raise InvalidInputError(
+            f"'{name}' mutates '{wrong}', which is no tensor of its signature", expected=", ".join(tensors)
+        )
     if not opaque and (mutates or not pure or device):
         raise InvalidInputError(
             f"'{name}' has a traced body, whose effects and kernel gaf knows itself",
             hint="mutates, pure and device are for opaque ops: opaque=True",
         )
-    texts = [(onnx,) if isinstance(onnx, str) else tuple(onnx), (torch,) if isinstance(torch, str) else tuple(torch)]
+    texts = [
+        (onnx,) if isinstance(onnx, str) else tuple(onnx),
+        (torch,) if isinstance(torch, str) else tuple(torch),
+    ]
     return CustomOp(name, signature, source, function, opaque, tuple(mutates), pure, *texts, device)
 
 
 def _register(op: CustomOp) -> CustomOp:
     if op.name in _registry:
         raise InvalidInputError(
-            f"the custom op '{op.name}' is registered already", hint=f"gaf.unregister_custom_op('{op.name}') removes it"
+            f"the custom op '{op.name}' is registered already",
+            hint=f"gaf.unregister_custom_op('{op.name}') removes it",
         )
     for kind in ("onnx", "torch"):
         for text in getattr(op, kind):
             other = next((o for o in _registry.values() if text in getattr(o, kind)), None)
             if other is not None:
-                raise InvalidInputError(f"the {kind} name '{text}' belongs to the custom op '{other.name}' already")
+                raise InvalidInputError(
+                    f"the {kind} name '{text}' belongs to the custom op '{other.name}' already"
+                )
     _registry[op.name] = op
     if op.opaque and op.function is not None:
         set_reference(op.name, op.function)
@@ -304,7 +325,9 @@ def unregister_custom_op(name: str) -> None:
     """Forget a custom op. Raises InvalidInputError if there is none of this name."""
     if name not in _registry:
         raise InvalidInputError(
-            f"there is no custom op '{name}'", expected=", ".join(_registry) or "none is registered", hint=near(name, _registry)
+            f"there is no custom op '{name}'",
+            expected=", ".join(_registry) or "none is registered",
+            hint=near(name, _registry),
         )
     _registry.pop(name)
     set_reference(name, None)
@@ -339,8 +362,18 @@ def load_custom_ops(path: str | os.PathLike[str]) -> list[CustomOp]:
     found: list[CustomOp] = []
     for op_name in program.own_ops():
         entry = program.ops[op_name]
-        names = {kind: tuple(b.name for b in entry.node.bindings if b.framework == kind) for kind in ("onnx", "torch")}
-        op = CustomOp(f"{stem}::{op_name}", entry.node, entry.source, onnx=names["onnx"], torch=names["torch"], entry=entry)
+        names = {
+            kind: tuple(b.name for b in entry.node.bindings if b.framework == kind)
+            for kind in ("onnx", "torch")
+        }
+        op = CustomOp(
+            f"{stem}::{op_name}",
+            entry.node,
+            entry.source,
+            onnx=names["onnx"],
+            torch=names["torch"],
+            entry=entry,
+        )
         found.append(_register(op))
     return found
 
@@ -358,7 +391,9 @@ def by_onnx(domain: str, op_type: str) -> CustomOp | None:
 
 def by_torch(name: str) -> CustomOp | None:
     """The custom op bound to a PyTorch overload (`acme.gate.default`, or `acme.gate` for all), or None."""
-    return next((o for o in _registry.values() if name in o.torch or name.rpartition(".")[0] in o.torch), None)
+    return next(
+        (o for o in _registry.values() if name in o.torch or name.rpartition(".")[0] in o.torch), None
+    )
 
 
 def by_gaf(name: str) -> CustomOp | None:
@@ -379,7 +414,9 @@ class _Place:
     """Where a traced op comes from: the model node it stands for, or the Python line of the body."""
 
     def __init__(self, function: Callable[..., Any], name: str, location: str | None) -> None:
-        self.code = inspect.unwrap(function).__code__ if hasattr(inspect.unwrap(function), "__code__") else None
+        self.code = (
+            inspect.unwrap(function).__code__ if hasattr(inspect.unwrap(function), "__code__") else None
+        )
         self.name, self.location = name, location
 
     def line(self) -> str | None:
@@ -440,7 +477,8 @@ class Tracer:
 
     def __bool__(self) -> bool:
         raise InvalidInputError(
-            "a traced tensor has no value to branch on", where=self._place.line() if isinstance(self._place, _Place) else None,
+            "a traced tensor has no value to branch on",
+            where=self._place.line() if isinstance(self._place, _Place) else None,
             hint="choose element by element: gaf.ops.where(condition, a, b)",
         )
 
@@ -449,7 +487,8 @@ class Tracer:
 
     def __getitem__(self, index: Any) -> Any:
         raise InvalidInputError(
-            "a traced tensor isn't indexed with [..]", hint="gaf.ops.slice, gaf.ops.gather, or a comprehension in .gaf"
+            "a traced tensor isn't indexed with [..]",
+            hint="gaf.ops.slice, gaf.ops.gather, or a comprehension in .gaf",
         )
 
     def __neg__(self) -> Any:
@@ -512,11 +551,14 @@ class _Functions:
             raise AttributeError(f"gaf.ops has no function '{name}'" + (f": {close}" if close else ""))
 
         def function(*args: Any, **named: Any) -> Any:
-            values = [v for a in (*args, *named.values()) for v in (a if isinstance(a, list | tuple) else (a,))]
+            values = [
+                v for a in (*args, *named.values()) for v in (a if isinstance(a, list | tuple) else (a,))
+            ]
             tracer = next((v for v in values if isinstance(v, Tracer)), None)
             if tracer is None:
                 raise InvalidInputError(
-                    f"gaf.ops.{name} works on tensors of a traced body", hint="call it inside of a @gaf.custom_op function"
+                    f"gaf.ops.{name} works on tensors of a traced body",
+                    hint="call it inside of a @gaf.custom_op function",
                 )
             return tracer.apply(plain, *args, **named)
 
@@ -528,4 +570,3 @@ class _Functions:
 
 
 ops = _Functions()
-

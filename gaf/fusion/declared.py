@@ -41,7 +41,9 @@ class DeclaredRule(FusionRule):
         try:
             return evaluate_formula(self.formula, values)
         except ZeroDivisionError:
-            raise InvalidInputError(f"the gain of rule '{self.name}' divides by 0", where=self.where) from None
+            raise InvalidInputError(
+                f"the gain of rule '{self.name}' divides by 0", where=self.where
+            ) from None
 
 
 def program_rules(program: Program) -> list[FusionRule]:

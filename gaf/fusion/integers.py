@@ -2,7 +2,7 @@
 """Integer arithmetic of a region: what the vector unit computes exactly on 32-bit integers, and what it can't.
 
 The unit adds, subtracts, multiplies and compares int32; int64 is only copied and converted. An int64 value whose
-elements are known to fit (coordinates, widened bytes, sums of those) is therefore an i32 node, and only its store
+elements are known to fit (coordinates, widened bytes, sums of those; see bounds.py) is therefore an i32 node, and only its store
 is int64. Arithmetic on coordinates stays an index expression as long as it is linear.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
+from gaf.fusion.bounds import LIMIT, SMALL, UNKNOWN_SIZE, combine, size_bound
 
 if TYPE_CHECKING:
     from gaf.fusion.region import Builder, Node
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 ARITHMETIC = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu")
 BITS = ("bitand", "bitor", "bitxor", "bitnot")
-SMALL = {dt.BOOL: 1, dt.U8: 255, dt.I8: 128, dt.I16: 1 << 15}
-"""Largest absolute value of dtypes narrower than 32 bits."""
 
-LIMIT = 1 << 31
 EXACT_FLOAT = 1 << 24
 """Integers up to here are exact in float32."""
 
@@ -37,7 +35,7 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
     exprs = [_index(n) for n in nodes]
     if all(e is not None for e in exprs) and function in ("add", "sub", "mul", "neg"):
         folded = _linear(function, exprs)  # type: ignore[arg-type]
-        if folded is not None and (not builder.is_long or expr_bound(builder, folded) is not None):
+        if folded is not None and (builder.kind != dt.I64 or expr_bound(builder, folded) is not None):
             return builder.coordinate(folded)
     if function in COMPARISONS and all(e is not None for e in exprs):
         difference = builder.compute("cast", [builder.coordinate(exprs[0] - exprs[1])], dt.F32)  # type: ignore[operator]
@@ -46,8 +44,10 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
         return builder.map(function, [word(builder, a) for a in args], dt.BOOL)
     if function == "select":
         return builder.map(function, [args[0], *(word(builder, a) for a in args[1:])], dt.I32)
-    if any(k in SMALL for k in kinds):
-        raise NotFusible(f"'{function}' on {kinds[0]} would have to wrap at {8 * kinds[0].bytes} bits; it stays on the host")
+    narrow = builder.kind if builder.kind in SMALL and builder.kind.is_int else next((k for k in kinds if k in SMALL), None)
+    wraps = ("add", "sub", "mul", "neg", "abs") if narrow != dt.U8 else ("add", "sub", "mul", "neg", "bitnot")
+    if narrow is not None and function in wraps:
+        raise NotFusible(f"'{function}' on {narrow} would have to wrap at {8 * narrow.bytes} bits; it stays on the host")
     if function in BITS:
         return builder.map(function, [word(builder, a) for a in args], dt.I32)
     if function in ARITHMETIC:
@@ -55,14 +55,14 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
         if function == "abs":
             words, function = [words[0], builder.map("neg", words, dt.I32)], "max"
         result = builder.map(function, words, dt.I32)
-        if builder.is_long and bound(builder, result) is None:
+        if builder.kind == dt.I64 and bound(builder, result) is None:
             raise NotFusible(f"'{function}' on i64 values that may need more than 32 bits; it stays on the host")
         return result
     raise NotFusible(f"'{function}' on {kinds[0]} has no vector form; it stays on the host")
 
 
 def word(builder: Builder, number: int) -> int:
-    """A value as an i32 node (numbers stay numbers); raises NotFusible for int64 that may not fit."""
+    """A value as an i32 node (numbers stay numbers); raises NotFusible for int64 that isn't known to fit."""
     from gaf.fusion.region import NotFusible
 
     node = builder.node(number)
@@ -70,7 +70,7 @@ def word(builder: Builder, number: int) -> int:
         return number
     if node.kind == "extent":
         return builder.coordinate(node.index[0])
-    if node.dtype in SMALL:
+    if node.dtype in SMALL or (node.dtype.is_int and bound(builder, number) is not None):
         return builder.map("cast", [number], dt.I32)
     raise NotFusible(f"{node.dtype} has no vector arithmetic; it is only copied and converted")
 
@@ -82,10 +82,9 @@ def cast(builder: Builder, number: int, target: dt.DType) -> int | None:
     node = builder.node(number)
     if target == dt.I64 and (node.dtype == dt.I32 or node.dtype in SMALL):
         return word(builder, number)
-    if target in SMALL and node.dtype in (dt.I32, dt.I64) and node.kind != "number":
-        most = bound(builder, number) if node.dtype == dt.I32 else None
-        lowest = 0 if target == dt.U8 else -most if most is not None else 0
-        if most is None or most >= SMALL[target] or (target == dt.U8 and lowest < 0):
+    if target in (dt.U8, dt.I8, dt.I16) and node.dtype.is_int and node.dtype != target and node.kind != "number":
+        most = bound(builder, number)
+        if target == dt.U8 or most is None or most >= SMALL[target]:
             raise NotFusible(f"a cast from {node.dtype} to {target} drops high bits; it stays on the host")
     return None
 
@@ -101,47 +100,28 @@ def bound(builder: Builder, number: int) -> int | None:
         case "number":
             found = abs(int(node.value))
         case "load":
-            found = SMALL.get(node.dtype)
+            found = builder.bounds.of(builder.region.inputs[node.input])
+            if found is not None and node.guards:
+                found = max(found, abs(int(node.value)))
         case "coord":
             found = expr_bound(builder, node.index[0])
+        case "map" if node.dtype.is_bool:
+            found = 1
+        case "map" if node.function == "cast":
+            found = None if builder.node(node.args[0]).dtype.is_float else bound(builder, node.args[0])
         case "map":
-            found = _map_bound(builder, node)
+            found = combine(node.function, [bound(builder, a) for a in node.args])
     return found if found is not None and found < LIMIT else None
 
 
-def _map_bound(builder: Builder, node: Node) -> int | None:
-    if node.dtype.is_bool:
-        return 1
-    args = node.args[1:] if node.function == "select" else node.args
-    if node.function == "cast" and builder.node(args[0]).dtype.is_float:
-        return None
-    known = [bound(builder, a) for a in args]
-    if None in known:
-        return None
-    sizes: list[int] = known  # type: ignore[assignment]
-    match node.function:
-        case "add" | "sub":
-            return sizes[0] + sizes[1]
-        case "mul":
-            return sizes[0] * sizes[1]
-        case "max" | "min" | "select" | "neg" | "relu" | "cast":
-            return max(sizes)
-    return None
-
-
 def expr_bound(builder: Builder, value: Expr) -> int | None:
-    """A bound of an index expression over axes; a size that isn't known is less than 2**31, as all sizes are."""
+    """A bound of a linear index expression over axes and sizes, less than 2**31, or None."""
     total = 0
     for mono, coefficient in value.terms.items():
         if len(mono) > 1 or any(not isinstance(a, str) for a in mono):
             return None
-        extent = builder.region.axes.get(str(mono[0]), None) if mono else const(2)
-        size = (extent - 1).as_int() if extent is not None else None
-        if size is None:
-            # differences of positions and sums of a position and a small number fit: no array is that long
-            if abs(coefficient) != 1:
-                return None
-            continue
+        extent = builder.region.axes.get(str(mono[0])) if mono else None
+        size = size_bound(extent) - 1 if extent is not None else UNKNOWN_SIZE if mono else 1
         total += abs(coefficient) * size
     return total if total < LIMIT else None
 

@@ -134,8 +134,11 @@ class _Finder:
     # -- paths ------------------------------------------------------------------------------------
 
     def is_weight(self, value: SSAValue) -> bool:
-        owner = self.graph.root(value).owner
-        return isinstance(owner, Operation) and is_constant(owner)
+        """A constant, or a model input of rank 1 or 2 (a `.gaf` model takes its weights as inputs)."""
+        root = self.graph.root(value)
+        if isinstance(root.owner, Operation):
+            return is_constant(root.owner)
+        return 1 <= tensor_type(root).rank <= 2
 
     def reduces(self, number: int) -> bool:
         """A plain reduction: one operand, read by one reducing stage (a mean divides in a second one)."""

@@ -12,6 +12,7 @@ from xdsl.traits import IsTerminator, Pure, is_side_effect_free
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.meaning import Meaning, Opaque, View
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
+from gaf.fusion.bounds import Bounds
 from gaf.fusion.names import node_name
 from gaf.fusion.region import reads_in
 
@@ -50,10 +51,18 @@ class OpGraph:
         self.meanings: dict[int, object] = {
             i: op.meaning() for i, op in enumerate(self.ops) if isinstance(op, GraphOp) and not is_constant(op)
         }
+        self._ids: dict[SSAValue, int] = {}
+        self._values: list[SSAValue] = []
+        self._owners: list[int] = []
+        self._scalars: list[int] = []
+        self._types: list[int] = []
+        self._shapes: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        self._numbers: dict[object, int] = {}
         ordered = [i for i, op in enumerate(self.ops) if self._is_effect(i, op)]
         self.after: dict[int, int] = dict(zip(ordered, ordered[1:]))
         """Op with effects -> the next one: their order stays."""
         self.before: dict[int, int] = {b: a for a, b in self.after.items()}
+        self.bounds = Bounds()
         self.views = {i for i, m in self.meanings.items() if isinstance(m, View) and i not in host}
         self.folded = set(self.views)
         effects = effectful(self.ops)
@@ -147,43 +156,73 @@ class OpGraph:
                 return True
         return False
 
+    # Values by number: signatures are asked for some ten times an op, so they work on integers.
+
+    def _id(self, value: SSAValue) -> int:
+        found = self._ids.get(value)
+        if found is None:
+            found = self._ids[value] = len(self._values)
+            owner = value.owner
+            self._values.append(value)
+            self._owners.append(self.number.get(owner, -1) if isinstance(owner, Operation) else -1)
+            scalar = isinstance(owner, ConstantOp) and owner.value.array.size == 1
+            self._scalars.append(self._intern((value.type, owner.value)) if scalar else -1)  # type: ignore[union-attr]
+            self._types.append(-1)
+        return found
+
+    def _op(self, number: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """(number that equal ops share: name, properties, result types; operands; results)."""
+        found = self._shapes.get(number)
+        if found is None:
+            op = self.ops[number]
+            key = self._intern((op.name, tuple(op.properties.items()), tuple(r.type for r in op.results)))
+            found = (key, tuple(map(self._id, op.operands)), tuple(map(self._id, op.results)))
+            self._shapes[number] = found
+        return found
+
+    def _intern(self, key: object) -> int:
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _type(self, value: int) -> int:
+        """A number that outside values share if they have the same type and bounds."""
+        found = self._types[value]
+        if found < 0:
+            v = self._values[value]
+            found = self._types[value] = self._intern((v.type, self.bounds.of(v)))
+        return found
+
     def signature(
         self, ops: Iterable[int], outputs: Sequence[SSAValue], outside: set[int] | frozenset[int] = frozenset()
     ) -> tuple[tuple, list[SSAValue]]:
         """A key that is equal for structurally equal groups, and the outside values in an order that fits the key."""
-        numbers: dict[SSAValue, int] = {}
+        numbers: dict[int, int] = {}
         parts: list[object] = []
         external: list[SSAValue] = []
-        members = set(ops)
-
-        def inside(value: SSAValue) -> bool:
-            owner = value.owner
-            index = self.number.get(owner) if isinstance(owner, Operation) else None
-            return index is not None and (index in members or (index in self.folded and index not in outside))
-
-        stack: list[tuple[SSAValue, bool]] = [(v, False) for v in reversed(outputs)]
+        members, folded, owners, scalars = set(ops), self.folded, self._owners, self._scalars
+        roots = [self._id(v) for v in outputs]
+        stack = roots[::-1]
         while stack:
-            value, done = stack.pop()
+            value = stack[-1]
             if value in numbers:
+                stack.pop()
                 continue
-            owner = value.owner
-            if isinstance(owner, ConstantOp) and owner.value.array.size == 1:
-                parts.append((value.type, owner.value))
-            elif not inside(value):
-                parts.append(value.type)
-                external.append(value)
-            elif not done:
-                stack.append((value, True))
-                stack += [(o, False) for o in reversed(owner.operands)]  # type: ignore[union-attr]
-                continue
+            owner = owners[value]
+            if scalars[value] >= 0:
+                parts.append(scalars[value])
+            elif not (owner in members or (owner in folded and owner not in outside)):
+                parts.append((self._type(value),))
+                external.append(self._values[value])
             else:
-                assert isinstance(owner, Operation)
-                parts.append(
-                    (owner.name, tuple(owner.properties.items()), tuple(numbers[o] for o in owner.operands), value.type)
-                )
-                for r in owner.results:
-                    if r is not value:
+                key, operands, results = self._op(owner)
+                missing = [o for o in operands if o not in numbers]
+                if missing:
+                    stack += missing[::-1]
+                    continue
+                parts.append((key, *(numbers[o] for o in operands), -1 - results.index(value)))
+                for r in results:
+                    if r != value:
                         numbers.setdefault(r, len(numbers))
             numbers[value] = len(numbers)
-        parts.append(tuple(numbers[v] for v in outputs))
+            stack.pop()
+        parts.append(tuple(numbers[v] for v in roots))
         return tuple(parts), external

@@ -26,6 +26,7 @@ from gaf.dialects.graph.meaning import Guard, Meaning, Opaque, Read, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion import integers
+from gaf.fusion.bounds import SMALL, Bounds
 from gaf.fusion.piecewise import guard_names, merged_guard, pull_pieces
 
 VECTOR_FLOATS = (dt.F32, dt.F16, dt.BF16)
@@ -153,7 +154,8 @@ class Builder:
         self.origin = ""
         self.sum_axes: dict[tuple[SSAValue, Expr], str] = {}  # left matmul operand -> its summed axis
         self.context: list[tuple[Expr, ...]] = []  # the indices at which enclosing stages are evaluated
-        self.is_long = False  # does the stage at hand compute int64?
+        self.bounds = Bounds()
+        self.kind = dt.F32  # of the stage whose body is built
         self.guards: tuple[Guard, ...] = ()  # where the value that is being pulled counts
 
     # -- nodes ----------------------------------------------------------------------------------
@@ -288,6 +290,8 @@ class Builder:
     def load(self, value: SSAValue, index: tuple[Expr, ...], guards: Sequence[Guard] = (), fill: float | None = None) -> int:
         """The node of an external value; outside the guards it is `fill`."""
         type_ = tensor_type(value)
+        if any(d == 0 for d in type_.shape):
+            raise NotFusible("an empty tensor: there is nothing for a kernel to do")
         if type_.dtype == dt.F64:
             raise NotFusible("float64 has no vector unit on this chip; it stays on the host")
         if guards and any(reads_in(e) for e in index):
@@ -327,7 +331,7 @@ class Builder:
         self.context.pop()
         result = self.contraction(op, stage, reads, over)
         if result is None:
-            self.is_long = stage.dtype == dt.I64
+            self.kind = stage.dtype
             result = self.body(stage.body, reads, env, stage.dtype)
             if over:
                 arg = self.node(result)
@@ -346,7 +350,8 @@ class Builder:
         if integer:
             most = integers.bound(self, number)
             terms = product(self.region.axes[a] for a in over).as_int() if monoid == "sum" else 1
-            if monoid == "prod" or most is None or terms is None or most * terms >= integers.EXACT_FLOAT:
+            limit = min(integers.EXACT_FLOAT, SMALL.get(self.kind, integers.EXACT_FLOAT) + 1)
+            if monoid == "prod" or most is None or terms is None or most * terms >= limit:
                 raise NotFusible(f"a reduction of {arg.dtype} may not be exact in float32; it stays on the host")
         if arg.dtype.is_bool and monoid == "sum":
             raise NotFusible("a sum of bool stays on the host")
@@ -477,6 +482,8 @@ def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: 
 
     Raises NotFusible with the reason if the group has no joint iteration space.
     """
+    if any(d == 0 for v in outputs for d in tensor_type(v).shape):
+        raise NotFusible("an empty tensor: there is nothing for a kernel to do")
     builder = Builder(ops, strict)
     region = builder.region
     root = max(outputs, key=lambda v: tensor_type(v).rank)

@@ -25,6 +25,11 @@ def packing_pipeline(fold_scales: bool) -> str:
     return f"pack-matmuls{{fold-scales={str(fold_scales).lower()}}},canonicalize,dce"
 
 
+def graph_pipeline(autofuse: bool, strict: bool) -> str:
+    """What a model goes through before kernels are searched: clean-up, and packing unless only rules may join ops."""
+    return GRAPH_CLEANUP + ("," + packing_pipeline(fold_scales=not strict) if autofuse else "")
+
+
 def tile_pipeline(target: str) -> str:
     """Tile kernels as `lower-graph` leaves them to planned ones: sizes, buffers, guards."""
     return f'tile-plan{{target="{target}"}}'

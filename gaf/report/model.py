@@ -470,6 +470,7 @@ def verification_json(verification: Verification) -> dict[str, Any]:
                     "tolerance": c.tolerance,
                     "ok": c.ok,
                     "note": c.note,
+                    "ill_conditioned": c.ill_conditioned,
                 }
                 for c in verification.outputs
             ],
@@ -481,6 +482,7 @@ def verification_json(verification: Verification) -> dict[str, Any]:
                     "tolerance": c.tolerance,
                     "ok": c.ok,
                     "note": c.note,
+                    "ill_conditioned": c.ill_conditioned,
                     "nodes": list(dict.fromkeys(c.nodes)),
                 }
                 for c in verification.launches

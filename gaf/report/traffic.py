@@ -14,7 +14,7 @@ from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.region import NotFusible, build_region, region_bytes
 from gaf.report.names import computes
-from gaf.runtime.verify import random_inputs
+from gaf.runtime.inputs import random_inputs
 
 if TYPE_CHECKING:
     from gaf.compiler import FusedModel

@@ -18,9 +18,11 @@ import numpy as np
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import run_block, run_model, widen
+from gaf.dialects.graph.meaning import Meaning
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import VerificationError
 from gaf.runtime.executor import Launch
+from gaf.runtime.inputs import random_inputs
 
 if TYPE_CHECKING:
     from gaf.compiler import FusedModel
@@ -32,8 +34,10 @@ TOLERANCE_ULPS = 64.0
 
 
 # A point is ill-conditioned when changing the inputs by their own rounding moves the reference by more than the
-# tolerance: a comparison or a floor at a jump. There the kernel may be off by as much as the reference moves.
+# tolerance: a comparison or a floor at a jump, a difference of large numbers. There the kernel may be off by
+# SPREAD_FACTOR times as much as the reference moved under PERTURBATIONS random roundings.
 PERTURBATIONS = 4
+SPREAD_FACTOR = 8.0
 
 
 @dataclass
@@ -118,18 +122,35 @@ def compare(
     special = ~np.isfinite(e) | ~np.isfinite(g)
     same = (np.isnan(g) & np.isnan(e)) | (g == e)
     finite = np.where(np.isfinite(e), e, 0.0)
-    scale = np.abs(finite) + np.sqrt(np.mean(finite * finite))
+    scale = np.abs(finite) + typical_size(finite)
     difference = np.where(special, np.where(same, 0.0, np.inf), np.abs(np.where(special, 0.0, g) - finite))
-    skipped = np.zeros(g.shape, bool)
+    loose = np.zeros(g.shape, bool)
     if spread is not None:
-        skipped = ~(spread <= (tolerance * scale if kind.is_float else 0.0))
-        difference = np.where(skipped, 0.0, difference)
+        loose = ~(spread <= (tolerance * scale if kind.is_float else 0.0))
+        difference = np.where(loose & ~(difference > SPREAD_FACTOR * spread), 0.0, difference)
+    count = int(np.sum(loose))
+    note = f"{count} of {g.size} elements are ill-conditioned" if count else ""
     if not kind.is_float:
         wrong = float(np.max(difference))
-        return Comparison(name, wrong, wrong, 0.0, ill_conditioned=int(np.sum(skipped)))
+        return Comparison(name, wrong, wrong, 0.0, note=note, ill_conditioned=count)
     error = float(np.max(np.divide(difference, scale, out=difference.copy(), where=scale > 0)))
-    note = f"{int(np.sum(np.isinf(difference)))} elements differ in NaN or inf" if np.isinf(error) else ""
-    return Comparison(name, error, float(np.max(difference)), tolerance, note=note, ill_conditioned=int(np.sum(skipped)))
+    if np.isinf(error):
+        note = f"{int(np.sum(np.isinf(difference)))} elements differ in NaN or inf"
+    return Comparison(name, error, float(np.max(difference)), tolerance, note=note, ill_conditioned=count)
+
+
+def typical_size(values: np.ndarray) -> float:
+    """The rms of an array, but at most ten times the median of its non-zero magnitudes.
+
+    So that a few huge elements, like the -1e9 of a mask, don't make errors of all others look small.
+    """
+    magnitude = np.abs(values)
+    nonzero = magnitude[magnitude > 0]
+    if nonzero.size == 0:
+        return 0.0
+    with np.errstate(over="ignore"):
+        rms = float(np.sqrt(np.mean(np.square(values))))
+    return min(rms, 10.0 * float(np.median(nonzero)))
 
 
 def reference_spread(
@@ -161,29 +182,21 @@ def reference_spread(
     return spread
 
 
-def tolerance_of(types: list[TensorType], reduction: int) -> float:
-    """Tolerance of a kernel from its coarsest float dtype and the length of its reductions."""
-    eps = max((t.dtype.eps for t in types if t.dtype.is_float), default=dt.F32.eps)
-    if eps > dt.F32.eps:  # results rounded once per 16-bit value, computed in fp32
+def tolerance_of(eps: float, reduction: int) -> float:
+    """Tolerance of a result: from the coarsest rounding on its way (`eps`) and the length of its reductions."""
+    if eps > dt.F32.eps:  # rounded once per 16-bit value, computed in fp32
         return 4 * eps
     return TOLERANCE_ULPS * eps * (1 + np.sqrt(max(reduction, 1)) / 8)
 
 
-def random_inputs(model: Any, seed: int = 0, size: int = 5) -> dict[str, np.ndarray]:
-    """Random inputs: floats normal, integers in 0..9, bool; symbols get small distinct sizes."""
-    rng = np.random.default_rng(seed)
-    symbols = sorted({s for t in model.input_types for s in t.symbols()})
-    env = {s: size + i for i, s in enumerate(symbols)}
-    result: dict[str, np.ndarray] = {}
-    for name, type_ in zip(model.input_names, model.input_types):
-        shape, kind = type_.concrete(env), type_.dtype
-        if kind.is_float:
-            result[name] = rng.standard_normal(shape).astype(kind.numpy)
-        elif kind.is_bool:
-            result[name] = rng.integers(0, 2, shape).astype(bool)
-        else:
-            result[name] = rng.integers(0, 2 if "mask" in name or "type" in name else 10, shape).astype(kind.numpy)
-    return result
+def rounding_of(launch: Launch, number: int) -> float:
+    """The coarsest float eps that result `number` of a launch passes through: its own, and those of the members' results.
+
+    Inputs don't count: they are exact as they are.
+    """
+    types = [tensor_type(launch.fused.results[number])]
+    types += [tensor_type(r) for op in launch.fused.members for r in op.results if not op.IS_VIEW]
+    return max((t.dtype.eps for t in types if t.dtype.is_float), default=dt.F32.eps)
 
 
 def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, engine: str) -> Verification:
@@ -200,15 +213,15 @@ def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, eng
             return run_block(launch.fused.block, arrays, model.weights, launch.symbols, wide=wide)
 
         expected = reference([widen(a) for a in operands], True)
-        tolerance = tolerance_of(_types(launch), _reduction_length(launch))
+        length = _reduction_length(launch)
+        tolerances = [tolerance_of(rounding_of(launch, i), length) for i in range(len(expected))]
         names = [r.name_hint or f"output {i}" for i, r in enumerate(launch.fused.results)]
-        found = [compare(n, got, want, tolerance) for n, got, want in zip(names, launch.outputs, expected)]
+        judged = list(zip(names, launch.outputs, expected, tolerances))
+        found = [compare(*one) for one in judged]
         if not all(c.ok for c in found):  # a wrong kernel, or a point where the reference jumps?
             eps = max((t.dtype.eps for t in _types(launch) if t.dtype.is_float), default=dt.F32.eps)
             spread = reference_spread(reference, operands, expected, eps)
-            found = [
-                compare(n, got, want, tolerance, s) for n, got, want, s in zip(names, launch.outputs, expected, spread)
-            ]
+            found = [compare(*one, moved) for one, moved in zip(judged, spread)]
         for c in found:
             c.kernel = launch.kernel.name
             c.nodes = [location_name(op) or op.name for op in launch.fused.members]
@@ -216,37 +229,39 @@ def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, eng
         result.violations += [{"kernel": launch.kernel.name, **v} for v in launch.violations]
 
     outputs = executor.run(inputs, observe)
-    names = model.output_names
-
-    def whole(arrays: Sequence[np.ndarray], wide: bool) -> list[np.ndarray]:
-        results = run_model(model, dict(zip(model.input_names, arrays)), wide=wide)
-        return [results[n] for n in names]
-
-    reference = run_model(model, inputs, wide=True)
     depth = max(1, len(result.launches))
-    tolerances = []
-    for type_ in model.output_types:
-        base = max((c.tolerance for c in result.launches), default=tolerance_of([type_], 1))
-        tolerances.append(min(base * float(np.sqrt(depth)), 0.1))
-    found = [compare(n, outputs[n], reference[n], t) for n, t in zip(names, tolerances)]
-    if not all(c.ok for c in found) and all(c.ok for c in result.launches):
-        eps = max((t.dtype.eps for t in _model_types(model) if t.dtype.is_float), default=dt.F32.eps)
-        arrays = [np.asarray(inputs[n]) for n in model.input_names]
-        spread = reference_spread(_narrow(model, whole), arrays, [reference[n] for n in names], eps)
-        found = [compare(n, outputs[n], reference[n], t, s) for n, t, s in zip(names, tolerances, spread)]
-    result.outputs += found
+    base = max((c.tolerance for c in result.launches), default=0.0)
+    tolerances = [
+        min((base or tolerance_of(t.dtype.eps or dt.F32.eps, 1)) * float(np.sqrt(depth)), 0.1) for t in model.output_types
+    ]
+    reference = run_model(model, inputs, wide=True)
+    result.outputs += judge_outputs(model, inputs, outputs, reference, tolerances)
     return result
 
 
-def _narrow(
-    model: Model, whole: Callable[[Sequence[np.ndarray], bool], list[np.ndarray]]
-) -> Callable[[Sequence[np.ndarray], bool], list[np.ndarray]]:
-    """Perturbed float64 inputs go back to the model's dtypes, which its input check insists on."""
+def judge_outputs(
+    model: Model,
+    inputs: Mapping[str, np.ndarray],
+    outputs: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
+    tolerances: Sequence[float],
+) -> list[Comparison]:
+    """Compare a model's outputs with its float64 run `reference`; ill-conditioned elements by how far that moves."""
+    names = model.output_names
+    found = [compare(n, outputs[n], reference[n], t) for n, t in zip(names, tolerances)]
+    if all(c.ok for c in found):
+        return found
 
     def run(arrays: Sequence[np.ndarray], wide: bool) -> list[np.ndarray]:
-        return whole([a.astype(t.dtype.numpy) for a, t in zip(arrays, model.input_types)], wide)
+        # perturbed float64 inputs go back to the model's dtypes, which its input check insists on
+        narrow = {n: a.astype(t.dtype.numpy) for n, a, t in zip(model.input_names, arrays, model.input_types)}
+        results = run_model(model, narrow, wide=wide)
+        return [results[n] for n in names]
 
-    return run
+    eps = max((t.dtype.eps for t in _model_types(model) if t.dtype.is_float), default=dt.F32.eps)
+    arrays = [np.asarray(inputs[n]) for n in model.input_names]
+    spread = reference_spread(run, arrays, [reference[n] for n in names], eps)
+    return [compare(n, outputs[n], reference[n], t, moved) for n, t, moved in zip(names, tolerances, spread)]
 
 
 def _model_types(model: Model) -> list[TensorType]:
@@ -260,8 +275,6 @@ def _types(launch: Launch) -> list[TensorType]:
 
 def _reduction_length(launch: Launch) -> int:
     """The longest reduced extent of the region, for these sizes."""
-    from gaf.dialects.graph.meaning import Meaning
-
     longest = 1
     for op in launch.fused.members:
         meaning = op.meaning()

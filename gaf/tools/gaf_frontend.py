@@ -30,5 +30,7 @@ class GafFrontend(Frontend):
         try:
             text = input.read().decode("utf-8")
         except UnicodeDecodeError:
-            raise InvalidInputError("this is not text in UTF-8", where=input_name, expected="a .gaf program") from None
+            raise InvalidInputError(
+                "this is not text in UTF-8", where=input_name, expected="a .gaf program"
+            ) from None
         return program_from_text(text, input_name, Path()).model(self.model).module

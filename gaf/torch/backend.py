@@ -60,7 +60,9 @@ def compile_graph(
     config, engine = given.pop("config"), given.pop("engine")
     if given:
         raise InvalidInputError(
-            f"the backend has no option '{next(iter(given))}'", expected="config, engine", where='backend="gaf"'
+            f"the backend has no option '{next(iter(given))}'",
+            expected="config, engine",
+            where='backend="gaf"',
         )
 
     def compiler(kind: str) -> Call:
@@ -120,7 +122,9 @@ class CompiledGraph:
             num_source_ops=count_ops(graph.nodes),
         )
         (returned,) = next(n for n in graph.nodes if n.op == "output").args
-        nodes = [r for r in returned if isinstance(r, fx.Node) and isinstance(r.meta.get("val"), torch.Tensor)]
+        nodes = [
+            r for r in returned if isinstance(r, fx.Node) and isinstance(r.meta.get("val"), torch.Tensor)
+        ]
         # views of inputs and of one another are views again: AOTAutograd counts on it
         chains = {n: view_chain(n)[-1] for n in nodes}
         bases = list(dict.fromkeys(base for base, _ in chains.values() if base.op != "placeholder"))

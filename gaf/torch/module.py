@@ -54,7 +54,9 @@ class PlainModule(nn.Module):
         tensors = {**dict(zip(self._runner.names, inputs)), **named}
         if len(inputs) + len(named) != len(self._runner.names) or set(tensors) != set(self._runner.names):
             raise InvalidInputError(
-                "wrong inputs", expected=", ".join(self._runner.names), got=f"{len(inputs)} and {sorted(named)}"
+                "wrong inputs",
+                expected=", ".join(self._runner.names),
+                got=f"{len(inputs)} and {sorted(named)}",
             )
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors.values()):
             raise UnsupportedError(
@@ -70,11 +72,12 @@ class Eager(Exception):
 
 
 class FusedModule(nn.Module):
-    """A fused model in place of the module it was captured from; `fallbacks_taken` counts eager calls by reason.
+    """A fused model in place of the module it was captured from.
 
-    Without gradients the kernels run. With gradients they run too, and the backward pass recomputes the original
-    module. Whatever the kernels can't do right (other structure or mode than captured, other devices, in-place
-    changes under autograd, ...) runs the original module; each reason is logged once.
+    Without gradients the kernels run. With gradients they run too, and the backward pass recomputes the
+    original module. Whatever the kernels can't do right (other structure or mode than captured, other
+    devices, in-place changes under autograd, ...) runs the original module; each reason is logged once, and
+    `fallbacks_taken` counts the calls by reason.
     """
 
     def __init__(self, fused: FusedModel, origin: TorchOrigin, engine: str = "auto") -> None:
@@ -137,7 +140,9 @@ class FusedModule(nn.Module):
             raise Eager("the arguments have another structure than those of the capture")
         return flat
 
-    def _reordered(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _reordered(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The same arguments, positional and by keyword as in the capture."""
         expected = self._origin.in_spec
         assert expected is not None
@@ -335,7 +340,7 @@ def _find(module: nn.Module, target: str) -> torch.Tensor:
 
 
 def _share(eager: Any, module: FusedModule) -> None:
-    """Give `module` the parameters, buffers and children of the original: the same objects, the same names."""
+    """Give `module` the original's parameters, buffers and children: the same objects and names."""
     if not isinstance(eager, nn.Module):
         return
     if isinstance(eager, torch.jit.ScriptModule):

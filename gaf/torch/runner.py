@@ -56,7 +56,7 @@ class Runner:
 
 
 def restrided(tensor: torch.Tensor, strides: Sequence[Expr] | None, env: Mapping[str, int]) -> torch.Tensor:
-    """The tensor with the strides that PyTorch's own result has; itself if they are those of row-major order."""
+    """The tensor with the strides of PyTorch's own result; itself if these are in row-major order."""
     if strides is None:
         return tensor
     result = torch.empty_strided(tensor.shape, [s.evaluate(env) for s in strides], dtype=tensor.dtype)

@@ -276,7 +276,7 @@ def test_atb_leaves_whole_patterns_alone_and_says_so() -> None:
     assert [name for name, _ in p.left_alone] == ["SelfAttention", "LayerNorm with residual", "Linear with activation"]
     assert members(p) == [["tail"]]
     assert set(p.host.values()) == {f"left to ATB: {name}" for name, _ in p.left_alone}
-    assert len(members(plan(transformer_layer()))) >= 3
+    assert plan(transformer_layer()).host == {}
 
 
 def test_single_ops_are_no_reason_to_leave_them_to_atb() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
-from torch.utils import _pytree as pytree  # noqa: E402
+from torch import nn
+from torch.utils import _pytree as pytree
 
 
 class Gate(nn.Module):

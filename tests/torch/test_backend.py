@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`torch.compile(backend="gaf")`: found by name, forward and backward graphs in kernels, breaks and fallbacks."""
+"""`torch.compile(backend="gaf")`: found by name; forward and backward in kernels; breaks and fallbacks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 import gaf
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
+from torch import nn
 
-from tests.torch.models import GatedBlock, assert_close, in_float64  # noqa: E402
+from tests.torch.models import GatedBlock, assert_close, in_float64
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,9 +13,9 @@ import gaf
 from gaf.dialects.graph.contract import location_name
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
+from torch import nn
 
-from tests.torch.models import GatedBlock, Quantised, in_float64  # noqa: E402
+from tests.torch.models import GatedBlock, Quantised, in_float64
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph_to_torch`: kernels behind an nn.Module; structure, gradients, aliasing and fallbacks as in PyTorch."""
+"""`graph_to_torch`: kernels behind an nn.Module; structure, gradients, aliasing as in PyTorch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 import gaf
 
 torch = pytest.importorskip("torch")
-from torch import nn  # noqa: E402
+from torch import nn
 
-from tests.torch.models import Gate, GatedBlock, Quantise, WritesCache, assert_close, in_float64  # noqa: E402
+from tests.torch.models import Gate, GatedBlock, Quantise, WritesCache, assert_close, in_float64
 
 
 def fused(module: Any, *inputs: Any, engine: str = "interpreter", **options: Any) -> Any:
@@ -73,7 +73,12 @@ def test_transformer_encoder_layer() -> None:
 def test_convolutions_run_on_the_host() -> None:
     torch.manual_seed(3)
     net = nn.Sequential(
-        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 5)
+        nn.Conv2d(3, 4, 3, padding=1),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(36, 5),
     ).eval()
     x = randn(2, 3, 6, 6)
     module = fused(net, x)
@@ -98,7 +103,9 @@ class Pair(NamedTuple):
 
 
 class Structured(nn.Module):
-    def forward(self, x: torch.Tensor, options: dict, *, scale: float, last: torch.Tensor | None = None) -> dict:
+    def forward(
+        self, x: torch.Tensor, options: dict, *, scale: float, last: torch.Tensor | None = None
+    ) -> dict:
         y = x * scale + options["bias"]
         return {"pair": Pair(y, y.sum(1)), "same": y, "rows": x.shape[0], "none": None, "list": [y - 1]}
 
@@ -237,7 +244,7 @@ def test_a_training_step_lowers_the_loss() -> None:
 
 
 def test_custom_autograd_function_keeps_its_gradient() -> None:
-    call = lambda x: torch.tanh(Quantise.apply(x))  # noqa: E731
+    call = lambda x: torch.tanh(Quantise.apply(x))
     module = fused(call, randn(3, 5))
     a, b = (randn(3, 5).requires_grad_() for _ in range(2))
     module(a).sum().backward()
@@ -345,7 +352,7 @@ def test_results_never_alias_weights() -> None:
 
 
 def test_strides_are_those_of_the_original() -> None:
-    call = lambda x: x.t() + 1  # noqa: E731
+    call = lambda x: x.t() + 1
     module = fused(call, randn(3, 4))
     with torch.no_grad():
         assert module(randn(3, 4)).stride() == call(randn(3, 4)).stride() == (1, 4)
@@ -406,7 +413,9 @@ def test_model_from_another_format() -> None:
     nodes = [helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Relu", ["c"], ["d"])]
     ports = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2, 3]) for n in "abcd"]
     graph = helper.make_graph(nodes, "g", ports[:2], ports[2:])
-    module = gaf.graph_to_torch(gaf.fuse(gaf.load_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))))
+    module = gaf.graph_to_torch(
+        gaf.fuse(gaf.load_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])))
+    )
     a, b = randn(2, 3), randn(2, 3) - 1
     c, d = module(a, b=b)
     torch.testing.assert_close(c, a + b)

@@ -13,8 +13,8 @@ import gaf
 from gaf.dialects.graph import registry
 
 torch = pytest.importorskip("torch")
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
+import torch.nn.functional as F
+from torch import nn
 
 Calls = Mapping[str, Callable[..., Any]]
 
@@ -34,7 +34,9 @@ def wide(value: Any) -> Any:
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def check(calls: Calls, *inputs: torch.Tensor, on_host: set[str] = frozenset(), tolerance: float = 1e-5) -> None:
+def check(
+    calls: Calls, *inputs: torch.Tensor, on_host: set[str] = frozenset(), tolerance: float = 1e-5
+) -> None:
     """Run the table through the graph; `on_host` are the ATen names that have no graph op."""
     model = gaf.torch_to_graph(All(calls), inputs)
     arrays = {name: t.numpy() for name, t in zip(model.input_names, inputs)}
@@ -59,7 +61,7 @@ def check(calls: Calls, *inputs: torch.Tensor, on_host: set[str] = frozenset(), 
 
 X = torch.tensor([[-2.5, -1.0, -0.3, 0.0, 0.2, 1.5], [3.0, 0.5, -0.5, 2.5, 7.0, -9.0]])
 Y = torch.tensor([[0.5, 2.0, -1.5, 3.0, 1.0, -2.0]])
-I = torch.tensor([[3, -7, 0, 5, 2, -1], [4, 4, 1, -3, 8, 6]])  # noqa: E741
+I = torch.tensor([[3, -7, 0, 5, 2, -1], [4, 4, 1, -3, 8, 6]])
 
 
 def test_unary() -> None:
@@ -67,7 +69,20 @@ def test_unary() -> None:
         name: getattr(torch, name)
         for name in (
             *("abs", "neg", "sign", "sgn", "ceil", "floor", "round", "trunc", "frac", "relu", "exp", "expm1"),
-            *("sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "asinh", "sigmoid", "erf", "square", "exp2"),
+            *(
+                "sin",
+                "cos",
+                "tan",
+                "atan",
+                "sinh",
+                "cosh",
+                "tanh",
+                "asinh",
+                "sigmoid",
+                "erf",
+                "square",
+                "exp2",
+            ),
             *("isnan", "isinf", "logical_not"),
         )
     }
@@ -76,12 +91,31 @@ def test_unary() -> None:
         "log": lambda x: torch.log(x.abs() + 0.1),
         "logs": lambda x: [torch.log2(x.abs() + 1), torch.log10(x.abs() + 1), torch.log1p(x.abs())],
         "roots": lambda x: [torch.sqrt(x.abs()), torch.rsqrt(x.abs() + 1), torch.reciprocal(x + 20)],
-        "inverse": lambda x: [torch.asin(x / 10), torch.acos(x / 10), torch.acosh(x.abs() + 1), torch.atanh(x / 10)],
+        "inverse": lambda x: [
+            torch.asin(x / 10),
+            torch.acos(x / 10),
+            torch.acosh(x.abs() + 1),
+            torch.atanh(x / 10),
+        ],
         "near_zero": lambda x: [torch.log1p(small), torch.expm1(small)],
-        "of_integers": lambda x: [torch.exp(I % 3), torch.sqrt(I.abs()), ~I, -I, I.abs(), torch.logical_not(I)],
+        "of_integers": lambda x: [
+            torch.exp(I % 3),
+            torch.sqrt(I.abs()),
+            ~I,
+            -I,
+            I.abs(),
+            torch.logical_not(I),
+        ],
         "activations": lambda x: [
             *(F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.elu(x, 0.7), F.leaky_relu(x, 0.2)),
-            *(F.selu(x), F.celu(x, 1.3), F.hardswish(x), F.hardsigmoid(x), F.hardtanh(x, -0.5, 2.0), F.relu6(x)),
+            *(
+                F.selu(x),
+                F.celu(x, 1.3),
+                F.hardswish(x),
+                F.hardsigmoid(x),
+                F.hardtanh(x, -0.5, 2.0),
+                F.relu6(x),
+            ),
             *(F.softplus(x), F.mish(x), F.logsigmoid(x), F.glu(x), F.softsign(x), F.tanhshrink(x)),
             *(F.prelu(x, x.new_tensor([0.25])), F.threshold(x, 0.1, 20.0), F.softshrink(x), F.hardshrink(x)),
         ],
@@ -115,8 +149,20 @@ def test_reductions() -> None:
     check(
         {
             "sum": lambda x, i: [x.sum(), x.sum(1), x.sum((0, 1), keepdim=True), i.sum(), (i > 0).sum(1)],
-            "mean": lambda x, i: [x.mean(), x.mean(-1, keepdim=True), i.float().mean(0), i.sum(dtype=torch.float32)],
-            "extrema": lambda x, i: [x.max(), x.amin(1), x.amax((0, 1)), *x.max(1), *x.min(0, keepdim=True), i.max()],
+            "mean": lambda x, i: [
+                x.mean(),
+                x.mean(-1, keepdim=True),
+                i.float().mean(0),
+                i.sum(dtype=torch.float32),
+            ],
+            "extrema": lambda x, i: [
+                x.max(),
+                x.amin(1),
+                x.amax((0, 1)),
+                *x.max(1),
+                *x.min(0, keepdim=True),
+                i.max(),
+            ],
             "positions": lambda x, i: [x.argmax(), x.argmin(1), x.argmax(0, keepdim=True)],
             "spread": lambda x, i: [
                 *(x.var(), x.std(1), x.var(1, correction=0), *torch.var_mean(x, 1), x.norm(), x.norm(1, 1))
@@ -149,6 +195,19 @@ def test_views_and_joins() -> None:
         },
         x,
     )  # fmt: skip
+
+
+def test_strides_of_memory() -> None:
+    """as_strided reads memory, which gaf's tensors lay out anew: what would see the difference is refused."""
+    x = torch.arange(12.0).reshape(3, 4)
+    check({"rows": lambda x: [(x + 1).as_strided((4, 3), (3, 1)), (x * 2).as_strided((12,), (1,))]}, x)
+    check({"part": lambda x: [(x + 1).as_strided((2, 2), (1, 4), 1)]}, x, on_host={"aten.as_strided.default"})
+    for turned in (
+        lambda x: (x + 1).t().as_strided((2, 2), (4, 1)),
+        lambda x: (x + 1)[1:].as_strided((2, 2), (4, 1)),
+    ):
+        with pytest.raises(gaf.UnsupportedError, match="row-major"):
+            gaf.torch_to_graph(turned, x)
 
 
 def test_indexing() -> None:
@@ -192,7 +251,7 @@ def test_matrix_products() -> None:
 def test_fully_masked_attention_row_gives_zero() -> None:
     q = torch.randn(1, 3, 4)
     mask = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])
-    call = lambda q, mask: F.scaled_dot_product_attention(q, q, q, attn_mask=mask)  # noqa: E731
+    call = lambda q, mask: F.scaled_dot_product_attention(q, q, q, attn_mask=mask)
     model = gaf.torch_to_graph(All({"y": call}), (q, mask))
     got = model.run(dict(zip(model.input_names, (q.numpy(), mask.numpy()))))["y"]
     assert (got[0, 1] == 0).all()

@@ -10,7 +10,11 @@ RESERVED_NAMES = frozenset(
     "class const constexpr continue default delete do double else enum explicit extern false for friend goto half if "
     "inline int long namespace new operator private protected public register return short signed sizeof static struct "
     "switch template this throw true try typedef typename union unsigned using virtual void volatile while "
-    "bfloat16_t to step eq ne lt le gt ge "
+    "and and_eq asm bitand bitor compl not not_eq or or_eq xor xor_eq const_cast dynamic_cast reinterpret_cast "
+    "static_cast decltype export friend mutable noexcept nullptr static_assert thread_local typeid typename wchar_t "
+    "char8_t char16_t char32_t concept consteval constinit co_await co_return co_yield requires signed union "
+    "bfloat16_t uint8_t int8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t size_t std main "
+    "to step eq ne lt le gt ge "
     "Add Sub Mul Div Max Min And Or Not Adds Muls Maxs Mins Exp Ln Abs Sqrt Rsqrt Reciprocal Relu "
     "LeakyRelu Duplicate Cast CreateVecIndex SetFlag WaitFlag CrossCoreSetFlag CrossCoreWaitFlag SyncAll PipeBarrier TPipe TQue TBuf LocalTensor "
     "GlobalTensor TPosition RoundMode CMPMODE HardEvent GetBlockIdx GetBlockNum GetSubBlockIdx GetSubBlockNum".split()
@@ -25,6 +29,8 @@ def legal_name(text: str, fallback: str) -> str:
         return fallback
     if name[0].isdigit():
         name = f"{fallback}_{name}"
+    if len(name) > 1 and name.isupper():  # PIPE_V, NULL, GM_ADDR: macros are written like this
+        name += "_"
     return name + "_" if name in RESERVED_NAMES else name
 
 

@@ -35,7 +35,9 @@ ON_INTEGERS = frozenset({
 # -- types ------------------------------------------------------------------------------------------
 
 
-def function_type(name: str, types: Sequence[dt.DType | None], target: dt.DType | None = None) -> dt.DType | None:
+def function_type(
+    name: str, types: Sequence[dt.DType | None], target: dt.DType | None = None
+) -> dt.DType | None:
     """The element type of a scalar function's result; None stands for a literal that fits any number.
 
     Raises InvalidInputError for operands that the function doesn't take.
@@ -91,7 +93,9 @@ def body_type(body: Scalar, args: Sequence[dt.DType], coords: Sequence[str] = ()
             return None
         case Coord(dim):
             if dim not in coords:
-                raise InvalidInputError(f"'{dim}' is no dim of the iteration space", expected=", ".join(coords))
+                raise InvalidInputError(
+                    f"'{dim}' is no dim of the iteration space", expected=", ".join(coords)
+                )
             return dt.I64
         case Call(name, operands, target):
             types = [body_type(o, args, coords) for o in operands]
@@ -100,7 +104,9 @@ def body_type(body: Scalar, args: Sequence[dt.DType], coords: Sequence[str] = ()
             if kind is not None and not kind.is_float:
                 for operand in operands:
                     if isinstance(operand, Const) and not operand.value.is_integer():
-                        raise InvalidInputError(f"the fraction {operand.value} meets {kind} values in '{name}'")
+                        raise InvalidInputError(
+                            f"the fraction {operand.value} meets {kind} values in '{name}'"
+                        )
             return accumulator(found) if found is not None else None
     raise InvalidInputError(f"not a scalar expression: {body!r}")
 
@@ -137,7 +143,9 @@ def _check_stage(stage: Stage, operands: Sequence[TensorType], made: Sequence[Te
         raise InvalidInputError("two dims have one name", got=", ".join(d.name for d in dims))
     expected = [f"d{i}" for i in range(len(stage.dims))]
     if [d.name for d in stage.dims] != expected:
-        raise InvalidInputError("parallel dims are called d0, d1, ...", got=", ".join(d.name for d in stage.dims))
+        raise InvalidInputError(
+            "parallel dims are called d0, d1, ...", got=", ".join(d.name for d in stage.dims)
+        )
     if (stage.monoid is None) != (not stage.reduced):
         raise InvalidInputError("a fold has reduced dims, and reduced dims have a fold")
     kinds: list[dt.DType] = []
@@ -150,7 +158,10 @@ def _check_stage(stage: Stage, operands: Sequence[TensorType], made: Sequence[Te
     found = body_type(stage.body, kinds, list(ranges))
     if found is not None and found != accumulator(stage.dtype):
         raise InvalidInputError(
-            "the body has another element type than the result", expected=stage.dtype, got=found, hint="add a cast"
+            "the body has another element type than the result",
+            expected=stage.dtype,
+            got=found,
+            hint="add a cast",
         )
     if stage.monoid is not None and stage.dtype.is_bool and stage.monoid in ("sum", "prod"):
         raise InvalidInputError(f"a {stage.monoid} of bools", hint="convert them to numbers")
@@ -188,7 +199,9 @@ def _check_gathers(e: Expr, operands: Sequence[TensorType], ranges: Mapping[str,
 def check_bounds(index: Sequence[Expr], shape: Sequence[Expr], ranges: Mapping[str, Expr], what: str) -> None:
     """Raises InvalidInputError unless `0 <= index < shape` is proven; gather indices are checked when they are read."""
     if len(index) != len(shape):
-        raise InvalidInputError(f"{what} has rank {len(shape)}", expected=f"{len(shape)} indices", got=len(index))
+        raise InvalidInputError(
+            f"{what} has rank {len(shape)}", expected=f"{len(shape)} indices", got=len(index)
+        )
     for axis, (e, size) in enumerate(zip(index, shape)):
         if _gathers(e):
             continue
@@ -236,7 +249,12 @@ def _without_floordiv(e: Expr, ranges: Mapping[str, Expr]) -> Expr:
     result = const(0)
     for mono, coef in e.terms.items():
         atom = mono[0] if len(mono) == 1 else None
-        if isinstance(atom, Func) and atom.name == "floordiv" and coef > 0 and is_nonneg(atom.args[0], ranges):
+        if (
+            isinstance(atom, Func)
+            and atom.name == "floordiv"
+            and coef > 0
+            and is_nonneg(atom.args[0], ranges)
+        ):
             divisor = atom.args[1].as_int()
             if divisor and coef % divisor == 0:
                 result = result + atom.args[0] * (coef // divisor)
@@ -297,7 +315,11 @@ def run_meaning(
 
 
 def _run_stage(
-    stage: Stage, operands: Sequence[np.ndarray], made: Sequence[np.ndarray], env: Mapping[str, int], wide: bool
+    stage: Stage,
+    operands: Sequence[np.ndarray],
+    made: Sequence[np.ndarray],
+    env: Mapping[str, int],
+    wide: bool,
 ) -> np.ndarray:
     shape = [d.extent.evaluate(dict(env)) for d in stage.dims]
     inner = [d.extent.evaluate(dict(env)) for d in stage.reduced]

@@ -17,7 +17,12 @@ from gaf.dialects.graph.ops.common import ONNX_FUNCTIONS, accumulator, number, s
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import UnsupportedError
 
-_FOLDS = {"sum": ("ReduceSum", 13), "max": ("ReduceMax", 18), "min": ("ReduceMin", 18), "prod": ("ReduceProd", 18)}
+_FOLDS = {
+    "sum": ("ReduceSum", 13),
+    "max": ("ReduceMax", 18),
+    "min": ("ReduceMin", 18),
+    "prod": ("ReduceProd", 18),
+}
 """Monoid -> ONNX operator, and the opset from which its axes are an operand."""
 
 _BITWISE = {"bitand": "BitwiseAnd", "bitor": "BitwiseOr", "bitxor": "BitwiseXor", "bitnot": "BitwiseNot"}
@@ -282,7 +287,9 @@ class _StageWriter:
         if function in _BITWISE and self.ctx.opset >= 18:
             return self.one(_BITWISE[function], args)
         if function not in ONNX_FUNCTIONS or (function in LOGIC and not dtype.is_bool):
-            raise UnsupportedError(f"the scalar function '{function}' has no ONNX form at opset {self.ctx.opset}")
+            raise UnsupportedError(
+                f"the scalar function '{function}' has no ONNX form at opset {self.ctx.opset}"
+            )
         return self.one(ONNX_FUNCTIONS[function], args)
 
     # -- contractions -----------------------------------------------------------------------------------
@@ -291,7 +298,12 @@ class _StageWriter:
         """A sum over one axis of a product of two plain reads as MatMul; None for any other stage."""
         stage = self.stage
         product_body = Call("mul", (Arg(0), Arg(1)))
-        if stage.monoid != "sum" or len(stage.reduced) != 1 or stage.body != product_body or len(stage.reads) != 2:
+        if (
+            stage.monoid != "sum"
+            or len(stage.reduced) != 1
+            or stage.body != product_body
+            or len(stage.reads) != 2
+        ):
             return None
         (k,) = (d.name for d in stage.reduced)
         sides: list[tuple[str, TensorType, list[str]]] = []
@@ -299,7 +311,10 @@ class _StageWriter:
             type_ = self.operands[read.operand] if read.operand is not None else self.made_types[read.stage]  # type: ignore[index]
             name = self.inputs[read.operand] if read.operand is not None else self.made[read.stage]  # type: ignore[index]
             axes = [e.as_name() or "" for e in read.index]
-            whole = [a in self.position and self.dims[self.position[a]].extent == d for a, d in zip(axes, type_.shape)]
+            whole = [
+                a in self.position and self.dims[self.position[a]].extent == d
+                for a, d in zip(axes, type_.shape)
+            ]
             if not all(whole) or len(set(axes)) != len(axes) or k not in axes or type_.dtype != stage.dtype:
                 return None
             sides.append((name, type_, axes))
@@ -315,8 +330,10 @@ class _StageWriter:
         order = [*batch, *rows, *columns]
         extents = [self.dims[self.position[n]].extent for n in order]
         if len(rows) != 1 or len(columns) != 1:
-            result = self.one("Reshape", [result, self.ctx.dims(extents)]) if extents else self.one(
-                "Reshape", [result, self.ctx.constant(np.zeros(0, np.int64))]
+            result = (
+                self.one("Reshape", [result, self.ctx.dims(extents)])
+                if extents
+                else self.one("Reshape", [result, self.ctx.constant(np.zeros(0, np.int64))])
             )
         perm = [order.index(d.name) for d in stage.dims]
         return result if perm == list(range(len(perm))) else self.one("Transpose", [result], perm=perm)

@@ -19,13 +19,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--format", action="store_true", help="write each file back in its standard layout")
-    parser.add_argument("--check", action="store_true", help="with --format: write nothing, exit 1 if a file would change")
+    parser.add_argument(
+        "--check", action="store_true", help="with --format: write nothing, exit 1 if a file would change"
+    )
     parser.add_argument("--print", action="store_true", help="print the graph of each model")
     args = parser.parse_args(argv)
     code = EXIT_OK
     for name in args.files:
         try:
-            code = max(code, _format(Path(name), args.check) if args.format else _check(Path(name), args.print))
+            code = max(
+                code, _format(Path(name), args.check) if args.format else _check(Path(name), args.print)
+            )
         except GafError as error:
             print(error, file=sys.stderr)
             code = max(code, error.exit_code)

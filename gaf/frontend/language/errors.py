@@ -13,9 +13,10 @@ from gaf.frontend.language.syntax import Span
 
 
 class _Located(GafError):
-    """An error with the line it is about: the message, that line with carets, then the hint."""
+    """An error with the line it is about: the message, that line with carets, who called it, then the hint."""
 
     excerpt: str = ""
+    calls: tuple[str, ...] = ()  # the calls around it, innermost first
 
     def __str__(self) -> str:
         hint, self.hint = self.hint, None
@@ -23,7 +24,8 @@ class _Located(GafError):
             text = super().__str__()
         finally:
             self.hint = hint
-        return text + (f"\n{self.excerpt}" if self.excerpt else "") + (f"\n  hint: {hint}" if hint else "")
+        lines = [text, *([self.excerpt] if self.excerpt else []), *(f"  {c}" for c in self.calls)]
+        return "\n".join([*lines, *([f"  hint: {hint}"] if hint else [])])
 
 
 class LanguageError(_Located, InvalidInputError):

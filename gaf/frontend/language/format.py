@@ -22,7 +22,9 @@ _LEVEL = {
 
 def format_source(text: str, name: str = "text") -> str:
     """The text of a file laid out anew. Raises LanguageError if it can't be parsed."""
-    from gaf.frontend.language.parser import parse  # lark takes 70 ms to import, and messages need this module
+    from gaf.frontend.language.parser import (
+        parse,
+    )  # lark takes 70 ms to import, and messages need this module
 
     return format_file(parse(text, name))
 
@@ -145,7 +147,11 @@ def _quoted(text: str) -> str:
 
 
 def _param(p: s.Param) -> str:
-    dims = f"[{_joined(p.type.dims)}]" if p.type.dims else ("" if p.default is not None or _is_plain(p.type) else "[]")
+    dims = (
+        f"[{_joined(p.type.dims)}]"
+        if p.type.dims
+        else ("" if p.default is not None or _is_plain(p.type) else "[]")
+    )
     default = f" = {_expr(p.default, _OR)}" if p.default is not None else ""
     return f"{p.name}: {p.type.element}{dims}{default}"
 
@@ -219,7 +225,9 @@ class _Formatter:
                     tail += " as " + ", ".join(f"{b.framework} {_quoted(b.name)}" for b in item.bindings)
                 self._block(f"op {item.name}", item.params, tail, item.block, item.span)
             case s.ModelItem():
-                tail = (" -> " + self._results(item.results) if item.results is not None else "") + self._where(item.where)
+                tail = (
+                    " -> " + self._results(item.results) if item.results is not None else ""
+                ) + self._where(item.where)
                 self._block(f"model {item.name}", item.params, tail, item.block, item.span)
             case s.Rule():
                 slots = [names[0] if len(names) == 1 else f"({' | '.join(names)})" for names in item.slots]
@@ -257,9 +265,7 @@ class _Formatter:
         self.lines.append("}")
         self._behind(span)
 
-    def _block(
-        self, head: str, params: Sequence[s.Param], tail: str, block: s.Block, span: s.Span
-    ) -> None:
+    def _block(self, head: str, params: Sequence[s.Param], tail: str, block: s.Block, span: s.Span) -> None:
         signature = f"{head}({', '.join(map(_param, params))}){tail}"
         one_line = f"{signature} {{ {self._results_text(block.results)} }}"
         if not block.lets and len(one_line) <= WIDTH and not self._has_comments(span):
@@ -316,7 +322,11 @@ class _Formatter:
     def _let(let: s.Let) -> str:
         names = ", ".join(t.name for t in let.targets)
         type_ = f": {format_type(let.type)}" if let.type is not None else ""
-        if isinstance(let.value, s.Comprehension) and len(let.targets) == 1 and (let.value.axes or let.value.batch):
+        if (
+            isinstance(let.value, s.Comprehension)
+            and len(let.targets) == 1
+            and (let.value.axes or let.value.batch)
+        ):
             return f"let {names}[{_axes(let.value)}]{type_} = {_expr(let.value.body, _OR)}"
         return f"let {names}{type_} = {_expr(let.value, _OR)}"
 
@@ -342,7 +352,15 @@ def _cut(line: str) -> int | None:
         elif not quoted and i > start + 20:
             after_comma = line[i - 1 : i + 1] == ", "
             operator = line[i + 1 : i + 3] if c == " " else ""
-            rank = 0 if after_comma else 1 if operator in ("+ ", "- ") else 2 if operator in ("* ", "/ ", "@ ") else None
+            rank = (
+                0
+                if after_comma
+                else 1
+                if operator in ("+ ", "- ")
+                else 2
+                if operator in ("* ", "/ ", "@ ")
+                else None
+            )
             if rank is not None and (depth, rank) <= best_rank:
                 best, best_rank = i, (depth, rank)
         i += 1

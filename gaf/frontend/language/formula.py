@@ -26,7 +26,9 @@ def _check_formula(e: s.Expression, known: Sequence[str], source: Source) -> Non
             return
         case s.Name(name):
             if name not in known:
-                raise source.error(f"unknown name '{name}'", e.span, expected=", ".join(known), hint=near(name, known))
+                raise source.error(
+                    f"unknown name '{name}'", e.span, expected=", ".join(known), hint=near(name, known)
+                )
         case s.Unary("-", operand):
             _check_formula(operand, known, source)
         case s.Binary("+" | "-" | "*" | "/", left, right):
@@ -36,7 +38,9 @@ def _check_formula(e: s.Expression, known: Sequence[str], source: Source) -> Non
             for a in args:
                 _check_formula(a.value, known, source)
         case _:
-            raise source.error("this is no formula", e.span, expected="numbers, + - * /, min, max and " + ", ".join(known))
+            raise source.error(
+                "this is no formula", e.span, expected="numbers, + - * /, min, max and " + ", ".join(known)
+            )
 
 
 def evaluate_formula(e: s.Expression, values: Mapping[str, float]) -> float:

@@ -25,9 +25,10 @@ from gaf.errors import GafError
 from gaf.frontend import calls
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.language import syntax as s
-from gaf.frontend.language.comprehension import BINARY, FOLDS, Comprehension
-from gaf.frontend.language.errors import Source, near
+from gaf.frontend.language.comprehension import Comprehension
+from gaf.frontend.language.errors import LanguageError, LanguageUnsupportedError, Source, near
 from gaf.frontend.language.format import format_expression
+from gaf.frontend.language.formulas import BINARY, FOLDS
 from gaf.frontend.language.signature import (
     DTYPES,
     SCALARS,
@@ -110,7 +111,10 @@ class Lowering:
         source = scope.source
         if expected is not None and len(expected) != len(block.results):
             raise source.error(
-                "wrong number of results", block.results[-1].span, expected=len(expected), got=len(block.results)
+                "wrong number of results",
+                block.results[-1].span,
+                expected=len(expected),
+                got=len(block.results),
             )
         results: list[SSAValue] = []
         for i, r in enumerate(block.results):
@@ -118,7 +122,10 @@ class Lowering:
             value = frame.tensor(r.value, wanted)
             if wanted is not None and tensor_type(value) != wanted:
                 raise source.error(
-                    "the result has another type than declared", r.span, expected=wanted, got=tensor_type(value)
+                    "the result has another type than declared",
+                    r.span,
+                    expected=wanted,
+                    got=tensor_type(value),
                 )
             results.append(value)
         return results
@@ -136,7 +143,9 @@ class Lowering:
         """Inline a user op; `args` are tensors and, for scalar parameters, Python values."""
         op = entry.node
         if op.name in path or len(path) > MAX_CALLS:
-            raise called_in.error(f"the op '{op.name}' calls itself", place, hint="ops are inlined: they can't recurse")
+            raise called_in.error(
+                f"the op '{op.name}' calls itself", place, hint="ops are inlined: they can't recurse"
+            )
         tensors = [(p, a, at) for p, a, at in zip(op.params, args, places) if not is_scalar(p)]
         bindings = bind(
             [p for p, _, _ in tensors], [tensor_type(a) for _, a, _ in tensors], [at for _, _, at in tensors],
@@ -146,7 +155,12 @@ class Lowering:
         env.update((p.name, a) for p, a in zip(op.params, args))
         self.check_where(op.where, env, entry.source, called_in, place, f"'{op.name}' needs")
         expected = [resolve(r, bindings, entry.source) for r in op.results]
-        return self.block(op.block, env, scope_of(entry), (*path, op.name), expected, bindings)
+        try:
+            return self.block(op.block, env, scope_of(entry), (*path, op.name), expected, bindings)
+        except (LanguageError, LanguageUnsupportedError) as error:
+            if place != op.name_span:  # else the op is only being tried
+                error.calls = (*error.calls, f"in '{op.name}', called at {called_in.location(place)}")
+            raise
 
     def check_where(
         self, where: Sequence[s.Expression], dims: Mapping[str, Any], declared_in: Source, called_in: Source,
@@ -193,21 +207,26 @@ class _Frame:
                 value = self.value(let.value)
                 if isinstance(value, list) and value and all(isinstance(v, SSAValue) for v in value):
                     raise self.source.error(
-                        f"{len(value)} results for one name", let.span, expected=", ".join(f"{name}{i}" for i in range(len(value)))
+                        f"{len(value)} results for one name",
+                        let.span,
+                        expected=", ".join(f"{name}{i}" for i in range(len(value))),
                     )
                 if expected is not None:
                     value = self.as_tensor(value, let.value.span, expected.dtype)
                     if tensor_type(value) != expected:
                         raise self.source.error(
-                            f"'{name}' has another type than declared", let.value.span,
-                            expected=expected, got=tensor_type(value),
+                            f"'{name}' has another type than declared",
+                            let.value.span,
+                            expected=expected,
+                            got=tensor_type(value),
                         )
             self.define(name, value)
             return
         results = self.results(let.value)
         if len(results) != len(let.targets):
             raise self.source.error(
-                f"{len(let.targets)} names for {len(results)} result{'s' if len(results) != 1 else ''}", let.span
+                f"{len(let.targets)} names for {len(results)} result{'s' if len(results) != 1 else ''}",
+                let.span,
             )
         for target, result in zip(let.targets, results):
             self.define(target.name, result)
@@ -225,7 +244,9 @@ class _Frame:
             return self.comprehension(e, self.path[-1] if self.path else "comprehension", expected)
         value = self.value(e)
         if isinstance(value, list):
-            raise self.source.error(f"{len(value)} values where one is needed", e.span, hint="name them: let a, b = ...;")
+            raise self.source.error(
+                f"{len(value)} values where one is needed", e.span, hint="name them: let a, b = ...;"
+            )
         return self.as_tensor(value, e.span, expected.dtype if expected is not None else None)
 
     def as_tensor(self, value: Any, span: s.Span, dtype: dt.DType | None) -> SSAValue:
@@ -272,13 +293,16 @@ class _Frame:
             case s.Fold(kind, axes, _):
                 names = ", ".join(a.name for a in axes)
                 raise self.source.error(
-                    f"'{kind}({names}: ...)' folds axes of a comprehension, and there is none around it", e.span,
+                    f"'{kind}({names}: ...)' folds axes of a comprehension, and there is none around it",
+                    e.span,
                     hint=f"[] = {kind}({names}: ...) is a number; {kind}(x, axes=[..]) folds a whole tensor",
                 )
             case s.Index():
                 raise self.source.error(
-                    "tensors are indexed inside of comprehensions", e.span,
-                    expected="[i, j] = ...", hint="slice(x, starts=.., sizes=..) and gather(x, i) work on whole tensors",
+                    "tensors are indexed inside of comprehensions",
+                    e.span,
+                    expected="[i, j] = ...",
+                    hint="slice(x, starts=.., sizes=..) and gather(x, i) work on whole tensors",
                 )
             case s.Comprehension():
                 return self.comprehension(e, "comprehension", None)
@@ -390,7 +414,9 @@ class _Frame:
             case "<" | "<=" | ">" | ">=":
                 return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[e.op]
         raise self.source.error(
-            f"'{e.op}' has no meaning on {calls.describe(a)} and {calls.describe(b)}", e.op_span, expected="tensors"
+            f"'{e.op}' has no meaning on {calls.describe(a)} and {calls.describe(b)}",
+            e.op_span,
+            expected="tensors",
         )
 
     def _power(self, e: s.Binary, a: float, b: float) -> float:
@@ -405,7 +431,9 @@ class _Frame:
 
     # -- calls ------------------------------------------------------------------------------------
 
-    def function(self, name: str, args: list[Any], named: dict[str, Any], at: s.Span, span: s.Span) -> list[SSAValue]:
+    def function(
+        self, name: str, args: list[Any], named: dict[str, Any], at: s.Span, span: s.Span
+    ) -> list[SSAValue]:
         """A registry function; its errors point at the call."""
         self.lowering.written += not self.path
         try:
@@ -423,7 +451,9 @@ class _Frame:
             return _single(self.call_host(host, e))
         if e.function in DTYPES:
             if len(e.args) != 1 or e.args[0].name is not None:
-                raise self.source.error(f"'{e.function}' converts one value", e.span, expected=f"{e.function}(x)")
+                raise self.source.error(
+                    f"'{e.function}' converts one value", e.span, expected=f"{e.function}(x)"
+                )
             value = self.value(e.args[0].value)
             if isinstance(value, SSAValue):
                 return self.function("cast", [value], {"to": DTYPES[e.function]}, e.span, e.span)[0]
@@ -435,7 +465,12 @@ class _Frame:
         if e.function == "weight":
             return self.weight(e)
         if registry.by_gaf(e.function) is None:
-            known = [*self.scope.names(), *(n for op in registry.all_ops() for n in op.GAF), *DTYPES, "weight"]
+            known = [
+                *self.scope.names(),
+                *(n for op in registry.all_ops() for n in op.GAF),
+                *DTYPES,
+                "weight",
+            ]
             known += [n for x in registry.expansions() for n in x.GAF]
             hint = near(e.function, known)
             if hint is None and e.function in FOLDS:
@@ -460,14 +495,18 @@ class _Frame:
     def weight(self, e: s.Call) -> SSAValue:
         """`weight("layer.0.bias")`: an array of the weights file whose name is no identifier."""
         if len(e.args) != 1 or not isinstance(e.args[0].value, s.String):
-            raise self.source.error("'weight' takes the name of an array", e.span, expected='weight("layer.0.bias")')
+            raise self.source.error(
+                "'weight' takes the name of an array", e.span, expected='weight("layer.0.bias")'
+            )
         name = e.args[0].value.value
         if name not in self.lowering.weights:
             array = self.scope.weight(name)
             if array is None:
                 known = self.scope.weight_names()
                 raise self.source.error(
-                    f"there is no weight '{name}'", e.args[0].span, hint=near(name, known) if known else 'add: weights "file.npz"'
+                    f"there is no weight '{name}'",
+                    e.args[0].span,
+                    hint=near(name, known) if known else 'add: weights "file.npz"',
                 )
             self.lowering.weights[name] = self.builder.constant(array, name)
         return self.lowering.weights[name]
@@ -481,13 +520,17 @@ class _Frame:
                 p = next(positional, None)
                 if p is None:
                     raise self.source.error(
-                        f"'{what}' got too many arguments", a.span, expected=", ".join(q.name for q in params) or "none"
+                        f"'{what}' got too many arguments",
+                        a.span,
+                        expected=", ".join(q.name for q in params) or "none",
                     )
             else:
                 p = next((q for q in params if q.name == a.name), None)
                 if p is None:
                     raise self.source.error(
-                        f"'{what}' has no argument '{a.name}'", a.span, expected=", ".join(q.name for q in params),
+                        f"'{what}' has no argument '{a.name}'",
+                        a.span,
+                        expected=", ".join(q.name for q in params),
                         hint=near(a.name, [q.name for q in params]),
                     )
             if p.name in given:
@@ -501,7 +544,9 @@ class _Frame:
             if p.name not in given:
                 if p.default is None:
                     raise self.source.error(
-                        f"'{what}' needs the argument '{p.name}'", e.span, expected=", ".join(q.name for q in params)
+                        f"'{what}' needs the argument '{p.name}'",
+                        e.span,
+                        expected=", ".join(q.name for q in params),
                     )
                 given[p.name] = (literal(p.default, self.source), e.span)
             value, place = given[p.name]
@@ -536,7 +581,8 @@ class _Frame:
             target = e.args[number].value if number < len(e.args) else None
             if not isinstance(target, s.Name) or target.name not in self.env:
                 raise self.source.error(
-                    f"'{e.function}' writes into this argument", e.args[number].span if number < len(e.args) else e.span,
+                    f"'{e.function}' writes into this argument",
+                    e.args[number].span if number < len(e.args) else e.span,
                     expected="the name of a tensor, which then stands for the new value",
                 )
             self.env[target.name] = new
@@ -568,7 +614,9 @@ def scalar_value(value: Any, param: s.Param, what: str, source: Source, span: s.
         value = float(value)
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise source.error(
-            f"argument '{param.name}' of '{what}' has the wrong kind", span, expected=param.type.element,
+            f"argument '{param.name}' of '{what}' has the wrong kind",
+            span,
+            expected=param.type.element,
             got=calls.describe(value),
         )
     return value

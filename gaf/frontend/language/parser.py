@@ -29,7 +29,19 @@ _READABLE = {
     "COLON": "':'", "MORETHAN": "'>'", "SEMICOLON": "';'", "EQUAL": "'='", "VBAR": "'|'", "CHAIN": "'>>'", "ARROW": "'->'",
 }  # fmt: skip
 _START_OF_EXPRESSION = {"NAME", "INT", "FLOAT", "LPAR", "LSQB"}
-_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "FLOORDIV", "PERCENT", "AT", "CARET", "COMPARE", "_AND", "_OR"}
+_OPERATORS = {
+    "PLUS",
+    "MINUS",
+    "STAR",
+    "SLASH",
+    "FLOORDIV",
+    "PERCENT",
+    "AT",
+    "CARET",
+    "COMPARE",
+    "_AND",
+    "_OR",
+}
 
 
 @lru_cache(maxsize=1)
@@ -84,7 +96,9 @@ def _syntax_error(source: Source, error: UnexpectedInput) -> Exception:
             token = error.token
             expected = _readable(set(error.accepts or error.expected), error.expected)
             if token.type == "$END":
-                return source.error("the file ends in the middle of something", _end(source), expected=expected)
+                return source.error(
+                    "the file ends in the middle of something", _end(source), expected=expected
+                )
             span = _token_span(token)
             hint = None
             if "_OP" in error.expected and token.type == "NAME":
@@ -105,7 +119,9 @@ def _syntax_error(source: Source, error: UnexpectedInput) -> Exception:
             return source.error(f"unexpected character {character!r}", place, hint=hint)
         case UnexpectedEOF():
             return source.error("the file ends in the middle of something", _end(source))
-    return source.error(str(error).splitlines()[0], Span(error.line, error.column, error.line, error.column + 1))
+    return source.error(
+        str(error).splitlines()[0], Span(error.line, error.column, error.line, error.column + 1)
+    )
 
 
 def _readable(accepts: set[str], expected: set[str]) -> str:
@@ -199,7 +215,14 @@ class _ToSyntax(Transformer_NonRecursive):
         name, params, results, *rest = _tokenless(children)
         where, bindings = self._group(rest, "where"), self._group(rest, "bindings")
         return s.Op(
-            str(name), tuple(params), tuple(results), rest[-1], where, bindings, _span(meta), _token_span(name)
+            str(name),
+            tuple(params),
+            tuple(results),
+            rest[-1],
+            where,
+            bindings,
+            _span(meta),
+            _token_span(name),
         )
 
     def model_item(self, meta: Any, children: list[Any]) -> s.ModelItem:
@@ -273,7 +296,9 @@ class _ToSyntax(Transformer_NonRecursive):
         if any(t.kind for t in targets):
             if len(targets) > 1 or isinstance(value, s.Comprehension):
                 raise self.source.error(
-                    "a 'let' with axes defines one tensor", targets[0][0].span, expected="let name[i, j] = ..."
+                    "a 'let' with axes defines one tensor",
+                    targets[0][0].span,
+                    expected="let name[i, j] = ...",
                 )
             axes, batch = self._axes(tuple(targets[0][1:]))
             value = s.Comprehension(axes, value, batch, _span(meta))
@@ -285,7 +310,9 @@ class _ToSyntax(Transformer_NonRecursive):
 
     def _result(self, parts: _List) -> s.Result:
         """`value`, `name = value`, `[i] = value` or `name = [i] = value`."""
-        span = Span(parts[0].span.line, parts[0].span.column, parts[-1].span.end_line, parts[-1].span.end_column)
+        span = Span(
+            parts[0].span.line, parts[0].span.column, parts[-1].span.end_line, parts[-1].span.end_column
+        )
         name = None
         items = list(parts)
         if len(items) > 1 and isinstance(items[0], s.Name):
@@ -396,7 +423,9 @@ class _ToSyntax(Transformer_NonRecursive):
             known = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
             if match[1] not in known:
                 raise self.source.error(
-                    f"unknown escape '\\{match[1]}' in a string", _token_span(token), expected='\\n, \\t, \\" or \\\\'
+                    f"unknown escape '\\{match[1]}' in a string",
+                    _token_span(token),
+                    expected='\\n, \\t, \\" or \\\\',
                 )
             return known[match[1]]
 

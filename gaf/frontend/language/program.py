@@ -70,7 +70,9 @@ class Program:
     def scope(self) -> Scope:
         return Scope(self.source, self.find, self.names, self.weight, lambda: list(self.weights), host_call)
 
-    def model(self, name: str | None = None, input_shapes: Mapping[str, Sequence[Any]] | None = None) -> Model:
+    def model(
+        self, name: str | None = None, input_shapes: Mapping[str, Sequence[Any]] | None = None
+    ) -> Model:
         """A model of the file as a graph: the one called `name`, the only one, or `main`.
 
         A file without models gives its op `name` (or its only op) as a model. `input_shapes` fixes sizes of
@@ -86,7 +88,9 @@ class Program:
             if name in self.ops:
                 return op_as_model(self.ops[name])
             raise InvalidInputError(
-                f"there is no model '{name}'", where=self.source.name, expected=", ".join(names) or "a model",
+                f"there is no model '{name}'",
+                where=self.source.name,
+                expected=", ".join(names) or "a model",
                 hint=near(name, names),
             )
         if len(self.models) == 1:
@@ -97,7 +101,9 @@ class Program:
             return op_as_model(self.ops[self.own_ops()[0]])
         choices = list(self.models) or self.own_ops()
         raise InvalidInputError(
-            f"the file holds {len(choices)} {'models' if self.models else 'ops'}" if choices else "the file holds no model",
+            f"the file holds {len(choices)} {'models' if self.models else 'ops'}"
+            if choices
+            else "the file holds no model",
             where=self.source.name,
             expected="the name of one: " + ", ".join(choices) if choices else "model name(x: f32[n]) { ... }",
             hint=f"write {self.source.name}:{choices[-1]}" if choices else None,
@@ -197,16 +203,26 @@ class _Loader:
     def imported(self, path: str, item: s.Import, source: Source, folder: Path | None) -> Program:
         where = _beside(path, item.span, source, folder, ".gaf")
         if where.resolve() in self.stack:
-            raise source.error(f"'{path}' imports this file, directly or not", item.span, hint="move what both need to a third file")
+            raise source.error(
+                f"'{path}' imports this file, directly or not",
+                item.span,
+                hint="move what both need to a third file",
+            )
         if len(self.loaded) >= MAX_FILES:
             raise source.error(f"more than {MAX_FILES} files are imported", item.span)
         if not where.is_file():
-            raise source.error(f"there is no file '{path}'", item.span, expected=f"a .gaf file in {where.parent}")
+            raise source.error(
+                f"there is no file '{path}'", item.span, expected=f"a .gaf file in {where.parent}"
+            )
         return self.file(where)
 
     def take(self, other: Program, program: Program, item: s.Import) -> None:
         """Names of an imported file; one definition may come on several ways, two of one name may not."""
-        for table, mine in ((other.ops, program.ops), (other.rules, program.rules), (other.targets, program.targets)):
+        for table, mine in (
+            (other.ops, program.ops),
+            (other.rules, program.rules),
+            (other.targets, program.targets),
+        ):
             for name, value in table.items():
                 if name in mine and mine[name] is not value and not _same(mine[name], value):
                     raise program.source.error(f"'{name}' is defined here and in '{item.path}'", item.span)
@@ -231,7 +247,9 @@ def _beside(path: str, span: s.Span, source: Source, folder: Path | None, ending
     if Path(path).suffix != ending:
         raise source.error(f"'{path}' isn't called *{ending}", span, expected=f"a {ending} file")
     if Path(path).is_absolute() or ".." in Path(path).parts:
-        raise source.error(f"'{path}' lies outside of the folder of this file", span, expected="a path inside of it")
+        raise source.error(
+            f"'{path}' lies outside of the folder of this file", span, expected="a path inside of it"
+        )
     return (folder or Path()) / path
 
 
@@ -254,7 +272,9 @@ class _WeightFile:
             raise self.error(str(error)) from None
         for entry in entries:
             if entry.file_size > max(1 << 20, MAX_RATIO * entry.compress_size):
-                raise self.error(f"'{entry.filename}' unpacks to {entry.file_size} bytes from {entry.compress_size}")
+                raise self.error(
+                    f"'{entry.filename}' unpacks to {entry.file_size} bytes from {entry.compress_size}"
+                )
         return [e.filename.removesuffix(".npy") for e in entries if e.filename.endswith(".npy")]
 
     def array(self, name: str) -> np.ndarray:
@@ -293,16 +313,22 @@ def check_params(params: Sequence[s.Param], source: Source, what: str) -> None:
         if p.name in seen:
             raise source.error(f"two parameters of '{what}' are called '{p.name}'", p.span)
         if p.name in dims:
-            raise source.error(f"'{p.name}' is both a size and a parameter of '{what}'", p.span, hint="rename one of them")
+            raise source.error(
+                f"'{p.name}' is both a size and a parameter of '{what}'", p.span, hint="rename one of them"
+            )
         seen[p.name] = p
         if is_scalar(p):
             continue
         if p.type.element not in DTYPES and not is_type_variable(p.type.element):
             if p.type.element in SCALARS:
-                raise source.error(f"'{p.type.element}' is a single value", p.type.span, expected="f32[..] for a tensor")
+                raise source.error(
+                    f"'{p.type.element}' is a single value", p.type.span, expected="f32[..] for a tensor"
+                )
             raise unknown_element(p.type, source)
         if p.default is not None:
-            raise source.error("a tensor has no default", p.span, expected="defaults for int, float, bool and string")
+            raise source.error(
+                "a tensor has no default", p.span, expected="defaults for int, float, bool and string"
+            )
         for i, d in enumerate(p.type.dims):
             if isinstance(d, s.Ellipsis) and i:
                 raise source.error("'...' stands for leading dims", d.span, expected="... as the first dim")
@@ -356,7 +382,13 @@ def _try_op(entry: OpEntry, program: Program, dims: Mapping[str, Expr], batch: E
             args.append(literal(p.default, entry.source) if p.default is not None else sample[p.type.element])
     lowering = Lowering(GraphBuilder(model))
     lowering.call_op(
-        entry, args, [p.span for p in op.params], entry.source, op.name_span, (), lambda e: _op_scope(e, program)
+        entry,
+        args,
+        [p.span for p in op.params],
+        entry.source,
+        op.name_span,
+        (),
+        lambda e: _op_scope(e, program),
     )
 
 
@@ -371,15 +403,25 @@ def make_target(item: s.TargetItem, program: Program) -> Chip:
     if base is None:
         known = [*program.targets, *CHIPS]
         raise source.error(
-            f"unknown chip '{item.base}'", item.base_span, expected=", ".join(known), hint=near(item.base, known)
+            f"unknown chip '{item.base}'",
+            item.base_span,
+            expected=", ".join(known),
+            hint=near(item.base, known),
         )
-    fields = {f: getattr(base, f) for f in base.__dataclass_fields__ if isinstance(getattr(base, f), int | float | str)}
+    fields = {
+        f: getattr(base, f)
+        for f in base.__dataclass_fields__
+        if isinstance(getattr(base, f), int | float | str)
+    }
     changes: dict[str, Any] = {"name": item.name}
     for setting in item.settings:
         if setting.name not in fields or setting.name == "name":
             known = [f for f in fields if f != "name"]
             raise source.error(
-                f"a chip has no '{setting.name}'", setting.span, expected=", ".join(known), hint=near(setting.name, known)
+                f"a chip has no '{setting.name}'",
+                setting.span,
+                expected=", ".join(known),
+                hint=near(setting.name, known),
             )
         value = literal(setting.value, source)
         wanted = type(fields[setting.name])
@@ -389,7 +431,10 @@ def make_target(item: s.TargetItem, program: Program) -> Chip:
             value = int(value)
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise source.error(
-                f"'{setting.name}' has the wrong kind", setting.value.span, expected=wanted.__name__, got=value
+                f"'{setting.name}' has the wrong kind",
+                setting.value.span,
+                expected=wanted.__name__,
+                got=value,
             )
         changes[setting.name] = value
     return replace(base, **changes)
@@ -401,9 +446,7 @@ def make_target(item: s.TargetItem, program: Program) -> Chip:
 def op_as_model(entry: OpEntry) -> s.ModelItem:
     """An op as a model of its own; parameters that are no tensors keep their defaults."""
     op = entry.node
-    args = tuple(
-        s.Argument(p.name, s.Name(p.name, p.span), p.span) for p in op.params if not is_scalar(p)
-    )
+    args = tuple(s.Argument(p.name, s.Name(p.name, p.span), p.span) for p in op.params if not is_scalar(p))
     call = s.Call(op.name, args, op.name_span, op.name_span)
     if len(op.results) == 1:
         block = s.Block((), (s.Result("y", call, op.name_span),), op.span)
@@ -422,15 +465,6 @@ def _concrete(type_: s.TypeExpr) -> s.TypeExpr:
     return replace(type_, element=element, dims=dims)
 
 
-# Axes and parameters of tile kernels share their names with a model's symbols: m, n, tm, g0, ...
-_TAKEN = {"m", "n", "k", "u", "tm", "tn", "tk", "bm", "bn", "bk", "block", "blocks", "sub"}
-
-
-def _symbol(name: str) -> str:
-    legal = symbol_name(name)
-    return f"{legal}_" if legal in _TAKEN or (legal[0] in "gk" and legal[1:].isdigit()) else legal
-
-
 def _fixed(
     item: s.ModelItem, input_shapes: Mapping[str, Sequence[Any]], dims: dict[str, Expr], source: Source
 ) -> None:
@@ -440,12 +474,18 @@ def _fixed(
     for name, shape in input_shapes.items():
         if name not in params:
             raise InvalidInputError(
-                f"the model has no input '{name}'", where=source.name, expected=", ".join(params), hint=near(name, params)
+                f"the model has no input '{name}'",
+                where=source.name,
+                expected=", ".join(params),
+                hint=near(name, params),
             )
         declared = params[name].type.dims
         if len(shape) != len(declared):
             raise InvalidInputError(
-                f"input '{name}' has another rank", where=source.name, expected=f"{len(declared)} sizes", got=tuple(shape)
+                f"input '{name}' has another rank",
+                where=source.name,
+                expected=f"{len(declared)} sizes",
+                got=tuple(shape),
             )
         for axis, (d, size) in enumerate(zip(declared, shape)):
             if size is None or (isinstance(d, s.Name) and size == d.name):
@@ -455,7 +495,8 @@ def _fixed(
                 dims[d.name] = const(size)
             elif not (isinstance(d, s.Number) and size == d.value):
                 raise InvalidInputError(
-                    f"input '{name}' can't have size {size} on axis {axis}", where=source.name,
+                    f"input '{name}' can't have size {size} on axis {axis}",
+                    where=source.name,
                     expected=given.get(d.name, d.name) if isinstance(d, s.Name) else "the declared size",
                 )
 
@@ -469,11 +510,15 @@ def build_model(
         if is_scalar(p):
             raise source.error("the inputs of a model are tensors", p.span, expected="f32[..]")
         if is_type_variable(p.type.element):
-            raise source.error("the inputs of a model have known element types", p.type.span, expected=", ".join(DTYPES))
+            raise source.error(
+                "the inputs of a model have known element types", p.type.span, expected=", ".join(DTYPES)
+            )
         for d in p.type.dims:
             if isinstance(d, s.Ellipsis):
-                raise source.error("the inputs of a model have a known rank", d.span, expected="a dim name or number")
-    dims = {n: sym(_symbol(n)) for n in dim_names(item.params)}
+                raise source.error(
+                    "the inputs of a model have a known rank", d.span, expected="a dim name or number"
+                )
+    dims = {n: sym(symbol_name(n)) for n in dim_names(item.params)}
     if input_shapes:
         _fixed(item, input_shapes, dims, source)
     bindings = Bindings(dict(dims))

@@ -13,7 +13,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.graph import registry
 from gaf.frontend.calls import Parameter, parameters
-from gaf.frontend.language.comprehension import BINARY, FOLDS
+from gaf.frontend.language.formulas import BINARY, FOLDS
 from gaf.frontend.language.lowering import OPERATORS
 from gaf.frontend.language.parser import grammar_text
 
@@ -154,7 +154,11 @@ def _property(p: Parameter) -> str:
     shown = {True: "true", False: "false"}.get(default, default) if isinstance(default, bool) else default
     if isinstance(shown, tuple):
         shown = "[" + ", ".join(map(str, shown)) + "]"
-    return f"{p.name} = {shown!r}" if isinstance(shown, str) and not isinstance(default, bool | tuple) else f"{p.name} = {shown}"
+    return (
+        f"{p.name} = {shown!r}"
+        if isinstance(shown, str) and not isinstance(default, bool | tuple)
+        else f"{p.name} = {shown}"
+    )
 
 
 def _grammar() -> str:

@@ -8,7 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import DIMS, Expr, exact_div, expr, floordiv, is_nonneg, is_positive, maximum, minimum, mod
+from gaf.dialects.common.index import (
+    DIMS,
+    Expr,
+    exact_div,
+    expr,
+    floordiv,
+    is_nonneg,
+    is_positive,
+    maximum,
+    minimum,
+    mod,
+)
 from gaf.dialects.graph.types import TensorType
 from gaf.frontend.language import syntax as s
 from gaf.frontend.language.errors import Source, near
@@ -69,7 +80,8 @@ def element_type(type_: s.TypeExpr, bindings: Bindings, source: Source) -> dt.DT
     if found is None:
         if is_type_variable(type_.element):
             raise source.error(
-                f"the element type '{type_.element}' isn't bound by a parameter", type_.span,
+                f"the element type '{type_.element}' isn't bound by a parameter",
+                type_.span,
                 expected="an element type, or a name that a parameter uses",
             )
         raise unknown_element(type_, source)
@@ -79,7 +91,9 @@ def element_type(type_: s.TypeExpr, bindings: Bindings, source: Source) -> dt.DT
 def unknown_element(type_: s.TypeExpr, source: Source) -> Exception:
     hint = near(type_.element, DTYPES)
     return source.error(
-        f"unknown element type '{type_.element}'", type_.span, expected=", ".join(DTYPES),
+        f"unknown element type '{type_.element}'",
+        type_.span,
+        expected=", ".join(DTYPES),
         hint=hint or "a name that starts with a capital letter stands for any element type",
     )
 
@@ -96,7 +110,9 @@ def dim_value(e: s.Expression, dims: Mapping[str, Any], source: Source) -> Expr:
             if not isinstance(found, Expr):
                 known = [n for n, v in dims.items() if isinstance(v, Expr | int)]
                 raise source.error(
-                    f"unknown size '{name}'", e.span, expected=", ".join(known) or "a number",
+                    f"unknown size '{name}'",
+                    e.span,
+                    expected=", ".join(known) or "a number",
                     hint=near(name, known),
                 )
             return found
@@ -125,7 +141,9 @@ def dim_binary(op: str, a: Expr, b: Expr, e: s.Expression, source: Source) -> Ex
         quotient = exact_div(a, b)
         if quotient is None:
             raise source.error(
-                f"{a} / {b} isn't a whole number for all sizes", e.span, hint="use // to round down",
+                f"{a} / {b} isn't a whole number for all sizes",
+                e.span,
+                hint="use // to round down",
             )
         return quotient
     return floordiv(a, b, DIMS) if op == "//" else mod(a, b, DIMS)
@@ -153,18 +171,25 @@ def bind(
         if len(dims) > type_.rank or (not batch and len(dims) != type_.rank):
             leading = type_.rank > len(dims) and not batch
             raise called_in.error(
-                f"argument '{p.name}' of '{what}' has the wrong rank", place,
-                expected=format_type(p.type), got=type_,
+                f"argument '{p.name}' of '{what}' has the wrong rank",
+                place,
+                expected=format_type(p.type),
+                got=type_,
                 hint=f"declare leading dims: {p.name}: {p.type.element}[..., "
-                + ", ".join(map(format_expression, dims)) + "]" if leading and dims else None,
+                + ", ".join(map(format_expression, dims))
+                + "]"
+                if leading and dims
+                else None,
             )
         offset = type_.rank - len(dims)
         if batch:
             rest = type_.shape[:offset]
             if found.rest is not None and found.rest != rest:
                 raise called_in.error(
-                    f"argument '{p.name}' of '{what}' has other leading dims than those before", place,
-                    expected=_shape(found.rest), got=_shape(rest),
+                    f"argument '{p.name}' of '{what}' has other leading dims than those before",
+                    place,
+                    expected=_shape(found.rest),
+                    got=_shape(rest),
                 )
             found.rest = rest
         for axis, (declared, dim) in enumerate(zip(dims, type_.shape[offset:]), offset):
@@ -177,39 +202,55 @@ def bind(
     for p, axis, declared, dim, place, type_ in pending:
         if any(n not in found.dims for n in _names(declared)):
             raise called_in.error(
-                f"argument '{p.name}' of '{what}' has the wrong size on axis {axis}", place,
-                expected=format_expression(declared), got=f"{dim} in {type_}",
+                f"argument '{p.name}' of '{what}' has the wrong size on axis {axis}",
+                place,
+                expected=format_expression(declared),
+                got=f"{dim} in {type_}",
             )
         wanted = dim_value(declared, found.dims, declared_in)
         if wanted != dim:
             shown = format_expression(declared)
             raise called_in.error(
-                f"argument '{p.name}' of '{what}' has the wrong size on axis {axis}", place,
+                f"argument '{p.name}' of '{what}' has the wrong size on axis {axis}",
+                place,
                 expected=f"{shown} = {wanted}" if shown != str(wanted) else shown,
                 got=f"{dim} in {type_}",
-                hint=None if wanted.as_int() is not None and dim.as_int() is not None
+                hint=None
+                if wanted.as_int() is not None and dim.as_int() is not None
                 else "sizes have to be equal for all values of their symbols",
             )
     return found
 
 
 def _bind_dtype(
-    p: s.Param, type_: TensorType, found: Bindings, declared_in: Source, called_in: Source, place: s.Span, what: str
+    p: s.Param,
+    type_: TensorType,
+    found: Bindings,
+    declared_in: Source,
+    called_in: Source,
+    place: s.Span,
+    what: str,
 ) -> None:
     name = p.type.element
     if is_type_variable(name):
         known = found.dtypes.setdefault(name, type_.dtype)
         if known != type_.dtype:
             raise called_in.error(
-                f"argument '{p.name}' of '{what}' has another element type than those before", place,
-                expected=f"{name} = {known}", got=type_.dtype, hint=f"convert it: cast(.., to={known})",
+                f"argument '{p.name}' of '{what}' has another element type than those before",
+                place,
+                expected=f"{name} = {known}",
+                got=type_.dtype,
+                hint=f"convert it: cast(.., to={known})",
             )
         return
     wanted = element_type(p.type, found, declared_in)
     if wanted != type_.dtype:
         raise called_in.error(
-            f"argument '{p.name}' of '{what}' has the wrong element type", place,
-            expected=wanted, got=type_.dtype, hint=f"convert it: cast(.., to={wanted})",
+            f"argument '{p.name}' of '{what}' has the wrong element type",
+            place,
+            expected=wanted,
+            got=type_.dtype,
+            hint=f"convert it: cast(.., to={wanted})",
         )
 
 
@@ -244,7 +285,8 @@ def resolve(type_: s.TypeExpr, bindings: Bindings, source: Source) -> TensorType
         if isinstance(d, s.Ellipsis):
             if i or bindings.rest is None:
                 raise source.error(
-                    "'...' stands for leading dims that a parameter has", d.span,
+                    "'...' stands for leading dims that a parameter has",
+                    d.span,
                     expected="... as the first dim, here and in a parameter",
                 )
             dims.extend(bindings.rest)
@@ -261,7 +303,9 @@ def holds(condition: s.Expression, dims: Mapping[str, Any], source: Source) -> t
     Raises LanguageError if it is no comparison of sizes.
     """
     if not isinstance(condition, s.Binary) or condition.op not in COMPARISONS:
-        raise source.error("this is no condition on sizes", condition.span, expected="e.g. n % 16 == 0 or n <= 4096")
+        raise source.error(
+            "this is no condition on sizes", condition.span, expected="e.g. n % 16 == 0 or n <= 4096"
+        )
     a, b = dim_value(condition.left, dims, source), dim_value(condition.right, dims, source)
     return _compare(a, condition.op, b), f"{a} {condition.op} {b}"
 

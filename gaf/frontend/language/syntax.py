@@ -34,7 +34,9 @@ class Number:
     span: Span = _span()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Number) and type(self.value) is type(other.value) and self.value == other.value
+        return (
+            isinstance(other, Number) and type(self.value) is type(other.value) and self.value == other.value
+        )
 
     def __hash__(self) -> int:
         return hash((type(self.value), self.value))

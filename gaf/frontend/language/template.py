@@ -65,7 +65,9 @@ def new_op(name: str, namespace: str = "acme") -> dict[str, str]:
     for what, text in (("operator", name), ("namespace", namespace)):
         if not text.isascii() or not text.isidentifier() or keyword.iskeyword(text) or text != text.lower():
             raise InvalidInputError(
-                f"this can't be the name of an {what}", expected="lower-case letters, digits and _, such as my_gate", got=text
+                f"this can't be the name of an {what}",
+                expected="lower-case letters, digits and _, such as my_gate",
+                got=text,
             )
     title = "".join(word.capitalize() for word in name.split("_"))
     values = {"name": name, "title": title, "namespace": namespace}

@@ -6,9 +6,7 @@ from gaf.errors import UnsupportedError
 try:
     import torch as _torch  # noqa: F401
 except ImportError:
-    raise UnsupportedError(
-        "PyTorch is not installed", hint="pip install 'graph-autofusion[torch]'"
-    ) from None
+    raise UnsupportedError("PyTorch is not installed", hint="pip install 'graph-autofusion[torch]'") from None
 
 from gaf.frontend.torch.capture import torch_to_graph
 

@@ -51,7 +51,7 @@ def torch_to_graph(
             "a module alone says nothing about its inputs",
             where=where,
             expected=_WAYS,
-            hint="gaf.load_model(module, example_inputs=(x,)), or export it first: torch.export.export(module, (x,))",
+            hint="gaf.load_model(module, example_inputs=(x,)), or torch.export.export(module, (x,)) first",
         )
     module = source if isinstance(source, nn.Module) else _Wrapped(source)
     args, kwargs = split_inputs(example_inputs)
@@ -73,7 +73,9 @@ def _name_of(source: Any) -> str:
         return Path(source).stem
     if isinstance(source, ExportedProgram):
         return "program"
-    return getattr(source, "original_name", None) or getattr(source, "__name__", None) or type(source).__name__
+    return (
+        getattr(source, "original_name", None) or getattr(source, "__name__", None) or type(source).__name__
+    )
 
 
 def split_inputs(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -95,7 +97,9 @@ def export(
 ) -> ExportedProgram:
     """torch.export on copies of the inputs. Raises UnsupportedError with PyTorch's own reason."""
     # in-place ops would change the user's tensors, and shared storage would be taken for aliasing
-    args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (tuple(args), dict(kwargs)))
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, lambda t: t.detach().clone(), (tuple(args), dict(kwargs))
+    )
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one opaque call instead of the layer's ops
     try:
@@ -110,8 +114,8 @@ def export(
         raise UnsupportedError(
             f"PyTorch can't export this module: {type(error).__name__}: {reason[:400]}",
             where=where,
-            hint="torch.compile(module, backend='gaf') leaves such parts in PyTorch; control flow on tensor values "
-            "can be written with torch.cond",
+            hint="torch.compile(module, backend='gaf') leaves such parts in PyTorch; control flow on tensor "
+            "values can be written with torch.cond",
         ) from error
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
@@ -124,7 +128,9 @@ def _from_script(script: Any, example_inputs: Any, dynamic_shapes: Any, where: s
     if kwargs:  # a graph has positions only
         unknown = [k for k in kwargs if k not in names]
         if unknown:
-            raise InvalidInputError(f"the script has no input '{unknown[0]}'", where=where, expected=", ".join(names))
+            raise InvalidInputError(
+                f"the script has no input '{unknown[0]}'", where=where, expected=", ".join(names)
+            )
         args = (*args, *(kwargs[n] for n in names[len(args) :] if n in kwargs))
     if example_inputs is None:
         found = torchscript.traced_inputs(script)

@@ -56,7 +56,7 @@ class Held:
 
 
 class GraphImporter:
-    """Imports one FX graph. `inputs` are the model's inputs: placeholder -> name; `held` the known tensors."""
+    """Imports one FX graph. `inputs`: placeholder -> name of the model's input; `held`: known tensors."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class GraphImporter:
         self.held = held
 
     def run(self, outputs: Sequence[tuple[str, fx.Node]]) -> Model:
-        """Import every node and return `outputs`. Raises UnsupportedError that lists every op without a way."""
+        """Import every node and return `outputs`. Raises one UnsupportedError for all ops without a way."""
         for node in self.graph.nodes:
             match node.op:
                 case "placeholder" if node not in self.values:
@@ -128,7 +128,9 @@ class GraphImporter:
             array = to_numpy(tensor.cpu())
         except UnsupportedError as error:
             return Poison(f"'{held.name}': {error.what}")
-        return self.builder.constant(array if array.flags.c_contiguous else np.array(array, order="C"), held.name)
+        return self.builder.constant(
+            array if array.flags.c_contiguous else np.array(array, order="C"), held.name
+        )
 
     def _size(self, value: Any) -> Expr | Poison:
         try:
@@ -167,6 +169,8 @@ class GraphImporter:
             results = _result_types(value)
         except UnsupportedError as error:
             return self._refuse(node, name, error.what)
+        if name.startswith("aten.as_strided") and not _within_own_memory(node):
+            return self._refuse(node, name, "it reads the memory of a tensor that is not in row-major order")
         made = self._write(node, name, value, results)
         if made is None:
             return Poison(name)
@@ -303,6 +307,19 @@ def _used(node: fx.Node) -> set[int]:
         else:
             return set(range(len(node.meta["val"]))) if isinstance(node.meta["val"], list | tuple) else {0}
     return used
+
+
+def _within_own_memory(node: fx.Node) -> bool:
+    """Whether as_strided finds what it found in the capture: here all tensors are row-major."""
+    tensor, result = node.args[0].meta["val"], node.meta["val"]  # type: ignore[union-attr]
+    try:
+        reach = sum((n - 1) * s for n, s in zip(result.shape, result.stride()))
+        inside = reach + result.storage_offset() < tensor.numel()
+        return bool(
+            tensor.is_contiguous() and tensor.storage_offset() == 0 and (inside or result.numel() == 0)
+        )
+    except RuntimeError:  # sizes that are not known
+        return False
 
 
 def _writes(target: torch._ops.OpOverload) -> bool:

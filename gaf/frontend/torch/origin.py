@@ -55,7 +55,7 @@ class TorchOrigin:
     """The calling convention of a PyTorch program, and the program itself.
 
     `inputs` says for each flat input its name in the model, or the value (None, a number, a flag) that the
-    capture took for granted. `state` are further inputs of the model: (name, buffer that the program changes).
+    capture took for granted. `state` are further inputs: (name, buffer that the program changes).
     `outputs` describe the flat results, in the order of `out_spec`. `ranges` are
     the sizes for which the capture holds. `held` are the parameters, buffers and constants whose values
     became weights; `recapture` makes the model anew from their values now.

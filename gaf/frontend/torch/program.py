@@ -215,7 +215,11 @@ class _Program:
             if spec.kind is OutputKind.USER_OUTPUT:
                 users.append((next(names), node))
                 continue
-            kinds = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
+            kinds = (
+                OutputKind.BUFFER_MUTATION,
+                OutputKind.USER_INPUT_MUTATION,
+                OutputKind.PARAMETER_MUTATION,
+            )
             if spec.kind not in kinds:
                 raise UnsupportedError(f"outputs of kind {spec.kind.name.lower()}", where=self.source)
             target: int | str = spec.target or ""
@@ -288,7 +292,7 @@ class _Program:
 
 
 def load_program(path: str) -> ExportedProgram:
-    """Open a `.pt2` file. Raises InvalidInputError; UnsupportedError for ops that this process doesn't know."""
+    """Open a `.pt2` file. Raises InvalidInputError; UnsupportedError for unregistered ops."""
     if not zipfile.is_zipfile(path):
         raise InvalidInputError(
             "this is no torch.export archive", where=path, expected="a file written by torch.export.save"
@@ -309,7 +313,9 @@ def load_program(path: str) -> ExportedProgram:
                 hint="import the module that registers it (torch.library) first",
             ) from None
         what = " ".join(str(error).split())[:300]
-        raise InvalidInputError(f"can't read the program: {type(error).__name__}: {what}", where=path) from None
+        raise InvalidInputError(
+            f"can't read the program: {type(error).__name__}: {what}", where=path
+        ) from None
     finally:
         torch.load = load
 

@@ -46,7 +46,7 @@ def input_names(script: Any) -> list[str]:
 
 
 def traced_inputs(script: Any) -> tuple[Any, ...] | None:
-    """Inputs like those of the trace: the stored ones, or made from the types in the graph; None if unknown."""
+    """Inputs like those of the trace: stored ones, or made from the graph's types; None if unknown."""
     stored = getattr(getattr(script, "_c", None), "_retrieve_traced_inputs", dict)()
     if "forward" in stored:
         return tuple(stored["forward"])
@@ -85,8 +85,8 @@ def refuse_python(script: Any, where: str) -> None:
             where=where,
             expected="a graph of PyTorch ops",
             got="prim::PythonOp",
-            hint="use torch.export.export(module, inputs), which records what the function computes, or make it "
-            "an op with torch.library.custom_op",
+            hint="use torch.export.export(module, inputs), which records what the function computes, or make "
+            "it an op with torch.library.custom_op",
         )
 
 
@@ -110,7 +110,9 @@ class _Runner:
     def run(self, graph: Any, inputs: Sequence[Any]) -> Any:
         names = [v.debugName() for v in graph.inputs()]
         if len(names) != len(inputs):
-            raise InvalidInputError("wrong number of inputs", where=self.where, expected=len(names), got=len(inputs))
+            raise InvalidInputError(
+                "wrong number of inputs", where=self.where, expected=len(names), got=len(inputs)
+            )
         results = self.block(graph, dict(zip(names, inputs)))
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -153,10 +155,22 @@ class _Runner:
                 return args[0][0] if node.outputsSize() == 1 else list(args[0])
             case "prim::TupleIndex" | "aten::__getitem__":
                 return args[0][args[1]]
-            case "prim::NumToTensor" | "aten::Int" | "aten::Float" | "aten::Bool" | "aten::ScalarImplicit" | "aten::IntImplicit":
+            case (
+                "prim::NumToTensor"
+                | "aten::Int"
+                | "aten::Float"
+                | "aten::Bool"
+                | "aten::ScalarImplicit"
+                | "aten::IntImplicit"
+            ):
                 # sizes travel through tensors in a trace; here they stay numbers
                 return _number(kind, args[0])
-            case "prim::unchecked_cast" | "prim::unchecked_unwrap_optional" | "aten::_unwrap_optional" | "prim::data":
+            case (
+                "prim::unchecked_cast"
+                | "prim::unchecked_unwrap_optional"
+                | "aten::_unwrap_optional"
+                | "prim::data"
+            ):
                 return args[0]
             case "prim::dtype":
                 return args[0].dtype
@@ -273,7 +287,10 @@ class _Interpreter(nn.Module):
 
     @staticmethod
     def _attribute(owner: Any, name: str) -> Any:
-        if isinstance(owner, _Interpreter) and name not in owner._parameters | owner._buffers | owner._modules:
+        if (
+            isinstance(owner, _Interpreter)
+            and name not in owner._parameters | owner._buffers | owner._modules
+        ):
             return getattr(owner._script, name)
         return getattr(owner, name)
 
@@ -283,10 +300,10 @@ class _Interpreter(nn.Module):
 
 
 def load_script(path: str) -> Any:
-    """Open a TorchScript `.pt` file. Raises InvalidInputError; a plain pickle is refused without loading it."""
+    """Open a TorchScript `.pt` file. Raises InvalidInputError; a plain pickle is refused unread."""
     hint = (
-        "save the module with torch.jit.save(torch.jit.trace(module, inputs), path), or with torch.export.save "
-        "(always when it holds a torch.autograd.Function, which no trace can save)"
+        "save the module with torch.jit.save(torch.jit.trace(module, inputs), path), or with "
+        "torch.export.save (always when it holds a torch.autograd.Function, which no trace can save)"
     )
     if not zipfile.is_zipfile(path):
         raise InvalidInputError(
@@ -294,9 +311,13 @@ def load_script(path: str) -> Any:
         )
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    if not any(name.endswith("constants.pkl") for name in names) or not any("/code/" in name for name in names):
+    if not any(name.endswith("constants.pkl") for name in names) or not any(
+        "/code/" in name for name in names
+    ):
         raise InvalidInputError(
-            "this file holds a pickled module or weights, no program; gaf never loads pickles", where=path, hint=hint
+            "this file holds a pickled module or weights, no program; gaf never loads pickles",
+            where=path,
+            hint=hint,
         )
     try:
         return torch.jit.load(path, map_location="cpu")

@@ -34,7 +34,7 @@ def torch_dtype(dtype: dt.DType) -> torch.dtype:
 
 
 def type_of(tensor: torch.Tensor) -> TensorType:
-    """The graph type of a (fake) tensor. Raises UnsupportedError for what is not dense, or of another dtype."""
+    """The graph type of a (fake) tensor. Raises UnsupportedError for sparse ones and other dtypes."""
     if tensor.layout is not torch.strided:
         kind = str(tensor.layout).removeprefix("torch.")
         raise UnsupportedError(f"{kind} tensors are not supported", expected="dense tensors")
@@ -67,7 +67,9 @@ def expression(value: sympy.Expr) -> Expr:
     name = type(value).__name__
     rule = _FUNCTIONS.get(name)
     if rule is None:
-        raise UnsupportedError(f"the size {value} can't be expressed", expected="+, *, //, %, min, max of sizes")
+        raise UnsupportedError(
+            f"the size {value} can't be expressed", expected="+, *, //, %, min, max of sizes"
+        )
     first, *rest = (expression(a) for a in value.args)
     for other in rest:
         first = rule(first, other)

@@ -45,7 +45,11 @@ def _sources(node: fx.Node) -> Iterator[tuple[fx.Node, tuple[Step, ...]]]:
 
 def _is_view(node: fx.Node, several: bool) -> bool:
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or not node.args or not isinstance(node.args[0], fx.Node):
+    if (
+        not isinstance(target, torch._ops.OpOverload)
+        or not node.args
+        or not isinstance(node.args[0], fx.Node)
+    ):
         return False
     returns = target._schema.returns
     info = returns[0].alias_info if len(returns) == 1 else None

@@ -15,6 +15,7 @@ from xdsl.passes import ModulePass
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError
+from gaf.fusion.bounds import Bounds
 from gaf.fusion.region import NotFusible, Region, build_region
 from gaf.fusion.schedule import choose_schedules
 from gaf.passes.registry import option, register_pass
@@ -89,7 +90,8 @@ def _lower(module: ModuleOp, fused: FusedOp, name: str, strict: bool) -> tuple[l
 def structural_key(fused: FusedOp) -> tuple:
     """Equal for fused ops that compute the same function on the same types; names and places don't count."""
     numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(fused.block.args)}
-    parts: list[object] = [tuple(a.type for a in fused.block.args)]
+    bounds = Bounds()  # whether int64 values fit 32 bits decides how they are computed
+    parts: list[object] = [tuple((a.type, bounds.of(a)) for a in fused.block.args)]
     for op in fused.block.ops:
         parts.append(_op_key(op, [numbers[o] for o in op.operands]))
         for r in op.results:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gaf.dialects.common.index import Expr, const, maximum, minimum
+from gaf.dialects.common.index import Expr, const, is_nonneg, maximum, minimum, sym
 from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.memory import LoadOp
 from gaf.dialects.tile.types import GmType
@@ -68,31 +68,38 @@ def load_box(op: LoadOp, axes: Sequence[str], rows: Expr, lanes: Expr, e: Emitte
     """The box of a guarded load in the current windows, as named scalars."""
     sizes = dict(zip(axes[-1:], [lanes])) | (dict(zip(axes[:1], [rows])) if len(axes) == 2 else {})
     begins: dict[str, Expr] = {}
-    ends: dict[str, Expr] = dict(sizes)
+    ends: dict[str, Expr] = {}
     inside = const(1)
     for guard in op.guards:
         found = _axis_of(op, guard, axes)
         low, high = e.evaluate(guard.low), e.evaluate(guard.high)
         if found is None:
-            value = e.evaluate(guard.value)
-            inside = inside * _holds(value, low, high)
+            inside = inside * _holds(e.evaluate(guard.value), low, high)
             continue
         axis, sign = found
         # value at tile-local position 0 of the axis; the value goes up or down by one from there
         first = e.evaluate(guard.value)
         begin, end = (low - first, high - first) if sign == 1 else (first - high + 1, first - low + 1)
         begins[axis] = maximum(begins.get(axis, const(0)), begin)
-        ends[axis] = minimum(ends[axis], end)
+        if not _beyond(guard, axis, sign, e):
+            ends[axis] = minimum(ends.get(axis, sizes[axis]), end)
     spans: dict[str, tuple[Expr, Expr]] = {}
     for axis, size in sizes.items():
         begin = e.name(minimum(begins[axis], size), f"{axis}_first") if axis in begins else const(0)
-        spans[axis] = begin, ends[axis] - begin
+        spans[axis] = begin, maximum(ends[axis] - begin, 0) if axis in ends else size - begin
     row0, nrows = spans[axes[0]] if len(axes) == 2 else (const(0), const(1))
     col0, ncols = spans[axes[-1]] if axes else (const(0), const(1))
-    nrows, ncols = maximum(nrows, 0), maximum(ncols, 0)
     if inside != 1:
         nrows = nrows * e.name(inside, "inside")
     return Box(row0, e.name(nrows, "box_rows"), col0, e.name(ncols, "box_lanes"))
+
+
+def _beyond(guard: Guard, axis: str, sign: int, e: Emitter) -> bool:
+    """Whether a guard ends where the axis ends, or later: then every window ends first."""
+    rest = guard.value - (sym(axis) if sign == 1 else const(0) - sym(axis))
+    end = guard.high - rest if sign == 1 else rest - guard.low + 1
+    extent = e.ranges.get(axis)
+    return extent is not None and is_nonneg(end - extent, e.ranges)
 
 
 def _holds(value: Expr, low: Expr, high: Expr) -> Expr:

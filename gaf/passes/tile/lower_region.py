@@ -7,7 +7,7 @@ Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes) and `bm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
@@ -26,9 +26,18 @@ UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half of L0C (two buffers)
 
 
-def argument_names(region: Region, output_names: Sequence[str | None] = ()) -> tuple[list[str], list[str]]:
+def _free(name: str, taken: Collection[str]) -> str:
+    """`name`, with underscores added until it isn't taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
+def argument_names(
+    region: Region, output_names: Sequence[str | None] = (), symbols: Collection[str] = ()
+) -> tuple[list[str], list[str]]:
     """Short, C-legal, distinct names for the inputs and outputs of a kernel."""
-    taken = {"m", "n", "k", UNIT, *(f"g{i}" for i in range(8))}
+    taken = {"m", "n", "k", UNIT, *(f"g{i}" for i in range(8)), *symbols}
 
     def unique(stem: str | None, fallback: str) -> str:
         base = short_name(stem or "", fallback)
@@ -60,12 +69,17 @@ class _Emitter:
         self, region: Region, schedule: Schedule, name: str, output_names: Sequence[str | None], members: Sequence[str]
     ) -> None:
         self.region, self.schedule = region, schedule
-        inputs, outputs = argument_names(region, output_names)
+        symbols = {x for t in (*region.input_types, *(o.type for o in region.outputs)) for x in t.symbols()}
+        inputs, outputs = argument_names(region, output_names, symbols)
         self.inputs, self.outputs = inputs, outputs
+        # the names of axes and tiling parameters, none of which may be a symbol of the model
+        self.names = {n: _free(n, symbols) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT)}
+        self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
+        self.symbols = symbols
         self.rename = self._axis_names()
         axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
         if set(self._axis_order()) == {schedule.reduced}:
-            axes[UNIT] = const(1)
+            axes[self.unit] = const(1)
         args = [(n, gm(t.shape, t.dtype)) for n, t in zip(inputs, region.input_types)]
         args += [(n, gm(o.type.shape, o.type.dtype, "out")) for n, o in zip(outputs, region.outputs)]
         symbols = sorted({s for _, t in args for d in t.shape for s in d.names()} | {s for e in axes.values() for s in e.names()})
@@ -91,27 +105,28 @@ class _Emitter:
 
     def _grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
         """The grid; a kernel that folds everything into one element has one step of a unit axis."""
-        return list(steps) or [(UNIT, const(1))]
+        return list(steps) or [(self.unit, const(1))]
 
     def _axis_names(self) -> dict[str, str]:
         s = self.schedule
-        names = {a: f"g{i}" for i, a in enumerate(s.grid)}
+        names = {a: _free(f"g{i}", self.symbols) for i, a in enumerate(s.grid)}
         if s.rows:
-            names[s.rows] = "m"
-        names[s.lanes] = "n"
+            names[s.rows] = self.m
+        names[s.lanes] = self.n
         inner = [a for a in self._axis_order() if a not in names]
-        names.update(zip(inner, "k" if len(inner) == 1 else [f"k{i}" for i in range(len(inner))]))
+        stems = ["k"] if len(inner) == 1 else [f"k{i}" for i in range(len(inner))]
+        names.update(zip(inner, (_free(x, self.symbols) for x in stems)))
         return names
 
     def _params(self, axes: Mapping[str, Expr]) -> dict[str, Expr]:
         params: dict[str, Expr] = {}
         if self.schedule.is_cube:
-            params["bm"] = const(CUBE_BLOCK)
-        if "m" in axes:
-            params["tm"] = axes["m"]
+            params[self.names["bm"]] = const(CUBE_BLOCK)
+        if self.m in axes:
+            params[self.names["tm"]] = axes[self.m]
         if not self.schedule.is_cube or self.schedule.streamed:
             if self.schedule.streamed or self.schedule.reduced is None or self.schedule.reduced != self.schedule.lanes:
-                params["tn"] = axes["n"]
+                params[self.names["tn"]] = axes[self.n]
         return params
 
     def index(self, index: Sequence[Expr]) -> list[Expr]:
@@ -226,9 +241,9 @@ class _Emitter:
         s = self.schedule
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
         if s.rows and s.rows != s.reduced:
-            steps.append(("m", sym("tm")))
+            steps.append((self.m, sym(self.names["tm"])))
         if s.lanes != s.reduced:
-            steps.append(("n", sym("tn")))
+            steps.append((self.n, sym(self.names["tn"])))
         steps = self._grid(steps)
         with self.kb.grid(steps), self.scope():
             self._finish([a for a, _ in steps])
@@ -236,11 +251,11 @@ class _Emitter:
     def _cube(self) -> None:
         s, kb = self.schedule, self.kb
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
-        steps.append(("m", sym("bm")))
+        steps.append((self.m, sym(self.names["bm"])))
         in_grid = s.reduced is None and not s.is_chain
         if in_grid:
-            steps.append(("n", self._columns(s.lanes)))
-        with kb.grid(steps, sub="m"), self.scope():
+            steps.append((self.n, self._columns(s.lanes)))
+        with kb.grid(steps, sub=self.m), self.scope():
             for phase, level in enumerate(s.levels):
                 left = self._panel(level[0], phase, steps)
                 last = level is s.levels[-1]
@@ -250,7 +265,7 @@ class _Emitter:
                     if self._direct_store(level[0]):
                         return
                 elif last and s.reduced is None and self._is_bare(level[0]):
-                    with kb.for_("n", self._columns(s.lanes)) as loop:
+                    with kb.for_(self.n, self._columns(s.lanes)) as loop:
                         self.blocks[level[0].node] = self._contract(level[0], left)
                         self._direct_store(level[0])
                         loop.yield_()
@@ -259,8 +274,8 @@ class _Emitter:
                     with kb.for_(self.rename[level[0].columns], self._columns(level[0].columns)) as loop:
                         loop.yield_(collect=[self._contract(m, left) for m in level])
                     self.blocks.update(zip((m.node for m in level), loop.results))
-            self._hoist(without="m")
-            with kb.for_("m", sym("tm")) as loop, self.scope():
+            self._hoist(without=self.m)
+            with kb.for_(self.m, sym(self.names["tm"])) as loop, self.scope():
                 self._finish([a for a, _ in steps])
                 loop.yield_()
 
@@ -269,7 +284,7 @@ class _Emitter:
         node = self.region.nodes[m.node]
         if not m.computed:
             return self._cube_load(node.args[0], (self.rename[self.schedule.rows or ""], self.rename[m.summed]))
-        with self.kb.for_("m", sym("tm")) as loop, self.scope():
+        with self.kb.for_(self.m, sym(self.names["tm"])) as loop, self.scope():
             operand = self.value(node.args[0])
             for i, out in enumerate(self.region.outputs):
                 if phase in self.phases[out.node]:
@@ -373,7 +388,7 @@ class _Emitter:
         axis = self.schedule.reduced
         assert axis is not None
         name = self.rename[axis]
-        step = sym("tm" if name == "m" else "tn")
+        step = sym(self.names["tm" if name == self.m else "tn"])
         levels = self._levels()
         reductions = self.region.reductions()
         for level in sorted({levels[r] for r in reductions}):

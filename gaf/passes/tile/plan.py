@@ -21,7 +21,7 @@ from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.errors import UnsupportedError
-from gaf.passes.tile.buffers import Carry, Group, Home, Leaf, Slot
+from gaf.passes.tile.buffers import MAX_QUEUE_BUFFERS, Carry, Group, Home, Leaf, Memory, Slot, slot_bytes
 from gaf.passes.tile.cube import CubePlan, plan_cube
 from gaf.passes.tile.forms import Form, memory_dtype, physical_dtype, refuse, tile_type
 from gaf.passes.tile.guards import check_load_guards
@@ -34,14 +34,7 @@ from gaf.passes.tile.recipes.integers import ANY_WIDTH
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.target import DEFAULT, Chip
 
-MAX_QUEUE_BUFFERS = 8
-"""Tensors of one position that may be between AllocTensor and the end of their use: one event id each."""
-
-MAX_BUFFERS = 64
-"""Buffers of all InitBuffer calls of a kernel (QBUF_MAX_LEN)."""
-
-
-class Plan:
+class Plan(Memory):
     """Memory and recipes of a kernel on one chip. Raises UnsupportedError for what has no lowering.
 
     `staged` are loads that are copied to a slot at once, so that their queue buffer is free again; `build`
@@ -49,6 +42,7 @@ class Plan:
     """
 
     def __init__(self, kernel: KernelOp, chip: Chip, staged: frozenset[Operation] = frozenset()) -> None:
+        super().__init__()
         self.kernel = kernel
         self.chip = chip
         self.staged = staged
@@ -62,12 +56,8 @@ class Plan:
         self.nexts: dict[YieldOp, list[Carry]] = {}
         self.frees: dict[int, list[SSAValue]] = {}
         """Position -> loads whose queue tensor is over after it."""
-        self.slots: list[Slot] = []
-        self.groups: list[Group] = []
-        self._free_slots: dict[Expr, list[Slot]] = {}
         self._expire: dict[int, list[SSAValue]] = {}
         self._out_ends: dict[int, list[Group]] = {}
-        self._phase: ForOp | None = None
         check_supported(self.program)
         self._block(kernel.body.block)
         self._share_queues()
@@ -107,46 +97,6 @@ class Plan:
         yield from self.leaves.values()
         yield from self.puts.values()
 
-    @property
-    def pool_bytes(self) -> Expr:
-        """Bytes of the buffer for temporaries."""
-        phases: dict[ForOp | None, Expr] = {None: const(0)}
-        for slot in self.slots:
-            phases[slot.phase] = phases.get(slot.phase, const(0)) + slot.bytes
-        largest = const(0)
-        for phase, size in phases.items():
-            largest = maximum(largest, size) if phase is not None else largest
-        return phases[None] + largest
-
-    def layout(self) -> list[tuple[Slot, Expr]]:
-        """Slots and their offsets in the buffer for temporaries: phases start where the common ones end."""
-        ordered = sorted(self.slots, key=lambda s: s.bytes.key)
-        common = [s for s in ordered if s.phase is None]
-        ends: dict[ForOp | None, Expr] = {None: const(0)}
-        found = []
-        for slot in [*common, *(s for s in ordered if s.phase is not None)]:
-            at = ends.setdefault(slot.phase, ends[None])
-            found.append((slot, at))
-            ends[slot.phase] = at + slot.bytes
-        return found
-
-    @property
-    def queue_bytes(self) -> Expr:
-        return sum((g.bytes * g.buffers for g in self.groups), const(0))
-
-    @property
-    def ub_bytes(self) -> Expr:
-        """Bytes of UB that the kernel takes on a vector core."""
-        return self.pool_bytes + self.queue_bytes
-
-    def breakdown(self) -> str:
-        """The buffers and their sizes, for messages: `2 x tm * K * 4 (x), ...`."""
-        parts = [f"{g.buffers} x {g.bytes} bytes ({g.label})" for g in self.groups]
-        counts: dict[Expr, int] = {}
-        for slot in self.slots:
-            counts[slot.bytes] = counts.get(slot.bytes, 0) + 1
-        return ", ".join(parts + [f"{n} x {size} bytes (temporaries)" for size, n in counts.items()])
-
     # -- the walk -----------------------------------------------------------------------------
 
     def _block(self, block: Block) -> None:
@@ -175,7 +125,7 @@ class Plan:
         for root in self._expire.pop(at, []):
             home = self.homes[root]
             if home.slot is not None:
-                self._free_slots.setdefault(home.slot.bytes, []).append(home.slot)
+                self._give_back_slot(home.slot)
             elif home.queue is not None and home.queue.position == "vecin":
                 home.queue.live -= 1
                 self.frees.setdefault(at, []).append(root)
@@ -220,84 +170,15 @@ class Plan:
 
     # -- memory -------------------------------------------------------------------------------
 
-    def _take(self, size: Expr) -> Slot:
-        free = self._free_slots.get(size, [])
-        for i in reversed(range(len(free))):
-            if free[i].phase in (None, self._phase):
-                return free.pop(i)
-        slot = Slot(len(self.slots), size, self._phase)
-        self.slots.append(slot)
-        return slot
-
     def _new_slot(self, root: SSAValue, form: Form) -> None:
-        self.homes[root] = Home(form, slot=self._take(_slot_bytes(form.bytes)))
+        self.homes[root] = Home(form, slot=self._take(slot_bytes(form.bytes)))
         self._expire_at(root)
 
     def _expire_at(self, root: SSAValue) -> None:
         self._expire.setdefault(self.program.end(root), []).append(root)
 
-    def _scratch(self, needs: Sequence[Scratch]) -> list[tuple[Slot, Scratch]]:
-        return [(self._take(_slot_bytes(n.elements * n.dtype.bytes)), n) for n in needs]
-
-    def _give_back(self, scratch: Sequence[tuple[Slot, Scratch]]) -> None:
-        for slot, _ in scratch:
-            self._free_slots.setdefault(slot.bytes, []).append(slot)
-
-    def _group(self, position: str, size: Expr, op: Operation, label: str) -> Group:
-        for group in self.groups:
-            same = group.position == position and group.bytes == size and group.label != "staged"
-            if same and group.phase in (None, self._phase):
-                break
-        else:
-            group = Group(position, size, label=label, phase=self._phase)
-            self.groups.append(group)
-        return self._occupy(group, op)
-
-    def _occupy(self, group: Group, op: Operation) -> Group:
-        group.live += 1
-        group.peak = max(group.peak, group.live)
-        group.looped |= bool(self.program.loops(op))
-        return group
-
-    def _staged_group(self, size: Expr, op: Operation) -> Group:
-        """The one queue that all staged loads pass through, as big as the biggest of them."""
-        group = next((g for g in self.groups if g.label == "staged"), None)
-        if group is None:
-            group = Group("vecin", size, label="staged")
-            self.groups.append(group)
-        group.bytes = maximum(group.bytes, size)
-        return self._occupy(group, op)
-
-    def _share_queues(self) -> None:
-        """Make one queue of queues in different phases, those with the most buffers first."""
-        for position in ("vecin", "vecout"):
-            phases: dict[ForOp, list[Group]] = {}
-            for group in self.groups:
-                if group.position == position and group.phase is not None:
-                    phases.setdefault(group.phase, []).append(group)
-            common: list[Group] = []
-            for groups in phases.values():
-                for i, group in enumerate(sorted(groups, key=lambda g: -g.peak)):
-                    if i == len(common):
-                        common.append(group)
-                        continue
-                    group.shared = common[i]
-                    common[i].bytes = maximum(common[i].bytes, group.bytes)
-                    common[i].peak = max(common[i].peak, group.peak)
-                    common[i].looped |= group.looped
-        self.groups = [g for g in self.groups if g.shared is None]
-
-    def _set_buffers(self) -> None:
-        """One buffer more than what lives at a time lets the next load start early, if events allow."""
-        for position in ("vecin", "vecout"):
-            groups = [g for g in self.groups if g.position == position]
-            for group in groups:
-                group.buffers = group.peak
-            spare = MAX_QUEUE_BUFFERS - sum(g.peak for g in groups)
-            for group in groups:
-                if group.looped and spare > 0:
-                    group.buffers += 1
-                    spare -= 1
+    def _is_looped(self, op: Operation) -> bool:
+        return bool(self.program.loops(op))
 
     # -- leaves -------------------------------------------------------------------------------
 
@@ -318,9 +199,9 @@ class Plan:
         recipe = load_cast(type.dtype)
         if op in self.staged:
             recipe = recipe or COPY
-            group = self._staged_group(_slot_bytes(memory.bytes), op)
+            group = self._staged_group(slot_bytes(memory.bytes), self._is_looped(op))
         else:
-            group = self._group("vecin", _slot_bytes(memory.bytes), op, self._label(op))
+            group = self._group("vecin", slot_bytes(memory.bytes), self._is_looped(op), self._label(op))
         if recipe is None:
             self.homes[result] = Home(form, queue=group)
             self._expire_at(result)
@@ -357,7 +238,7 @@ class Plan:
             self._out_ends.setdefault(program.position[op], []).append(home.queue)
             return Leaf(form, queue=home.queue, source=value, sink=True)
         memory = form.with_dtype(memory_dtype(target))
-        group = self._group("vecout", _slot_bytes(memory.bytes), op, label)
+        group = self._group("vecout", slot_bytes(memory.bytes), self._is_looped(op), label)
         source, recipe = self._store_recipe(value, type.dtype)
         number = program.number(source)
         kinds = (Kind.NUMBER if number is not None else Kind.FULL,)
@@ -436,7 +317,7 @@ class Plan:
         program = self.program
         at = program.position[op]
         if (label := self._sink(op, result)) is not None:
-            group = self._group("vecout", _slot_bytes(form.bytes), op, label)
+            group = self._group("vecout", slot_bytes(form.bytes), self._is_looped(op), label)
             self.homes[result] = Home(form, queue=group)
             return
         roots = [program.root(v) for v in op.operands]
@@ -447,7 +328,7 @@ class Plan:
             elsewhere = any(r is roots[i] for j, r in enumerate(roots) if j not in recipe.inplace(kinds))
             if home is None or home.slot is None or elsewhere:
                 continue
-            if home.slot.bytes != _slot_bytes(form.bytes) or roots[i] not in self._expire.get(at, []):
+            if home.slot.bytes != slot_bytes(form.bytes) or roots[i] not in self._expire.get(at, []):
                 continue
             self._expire[at].remove(roots[i])
             self.homes[result] = Home(form, slot=home.slot)
@@ -560,11 +441,3 @@ class Plan:
                     expected=f"at most {MAX_QUEUE_BUFFERS} (event ids of a pipe pair)",
                     hint="split the kernel",
                 )
-
-
-def _slot_bytes(size: Expr) -> Expr:
-    """Slots start 32-byte aligned, so their sizes are multiples of 32."""
-    value = size.as_int()
-    if value is not None:
-        return const(-(-value // 32) * 32)
-    return size if all(c % 32 == 0 for c in size.terms.values()) else round_up(size, 32)

@@ -69,7 +69,7 @@ def verify(
     fused: FusedModel, engines: list[str], inputs: dict[str, np.ndarray] | None, out: Output
 ) -> tuple[dict[str, np.ndarray], list[Verification]]:
     """Build for and verify on each engine; returns the inputs that were used."""
-    from gaf.runtime.verify import random_inputs
+    from gaf.runtime.inputs import random_inputs
 
     inputs = inputs if inputs is not None else random_inputs(fused.source_model)
     results: list[Verification] = []

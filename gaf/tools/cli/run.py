@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from gaf.compiler import fuse
     from gaf.frontend.load import load_model
     from gaf.runtime.executor import Launch
-    from gaf.runtime.verify import random_inputs
+    from gaf.runtime.inputs import random_inputs
     from gaf.tools.cli.bundle import read_bundle
 
     if Path(args.model).is_file():

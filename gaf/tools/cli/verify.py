@@ -66,7 +66,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     from gaf.compiler import fuse
     from gaf.report.model import verification_json
     from gaf.report.text import verification_lines
-    from gaf.runtime.verify import random_inputs
+    from gaf.runtime.inputs import random_inputs
 
     config = config_of(args)
     model = load(args)
@@ -160,13 +160,13 @@ def graph_steps(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Step
 
     reference = run_model(model, inputs, wide=True)
     yield _outputs_step(
-        "imported model", "the importer, or a reference", model, run_model(model, inputs), reference
+        "imported model", "the importer, or a reference", model, inputs, run_model(model, inputs), reference
     )
     work = model.clone()
     for one in parse_passes(GRAPH_CLEANUP):
         run_pipeline(work.module, [one])
         step = _outputs_step(
-            f"after {one.name}", f"pass {one.name}", work, run_model(work, inputs, wide=True), reference
+            f"after {one.name}", f"pass {one.name}", work, inputs, run_model(work, inputs, wide=True), reference
         )
         yield step
         if not step.ok:
@@ -174,21 +174,25 @@ def graph_steps(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Step
 
 
 def _outputs_step(
-    name: str, made_by: str, model: Model, got: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]
+    name: str,
+    made_by: str,
+    model: Model,
+    inputs: Mapping[str, np.ndarray],
+    got: Mapping[str, np.ndarray],
+    reference: Mapping[str, np.ndarray],
 ) -> Step:
-    from gaf.runtime.verify import compare, tolerance_of
+    from gaf.dialects.common import dtype as dt
+    from gaf.runtime.verify import judge_outputs, tolerance_of
 
     step = Step(name, made_by)
     depth = max(1, sum(1 for _ in model.block.ops))
-    for output, type_ in zip(model.output_names, model.output_types):
-        tolerance = min(tolerance_of([type_], 1) * depth**0.5, 0.1)
-        kind = type_.dtype
-        c = compare(output, got[output].astype(kind.numpy), reference[output], tolerance)
+    types = dict(zip(model.output_names, model.output_types))
+    tolerances = [min(tolerance_of(t.dtype.eps or dt.F32.eps, 1) * depth**0.5, 0.1) for t in types.values()]
+    narrow = {n: got[n].astype(t.dtype.numpy) for n, t in types.items()}
+    for c in judge_outputs(model, inputs, narrow, reference, tolerances):
         step.error = max(step.error, c.error)
         if not c.ok:
-            step.faults.append(
-                f"output '{output}': error {c.error:.1e} > {c.tolerance:.1e} {c.note}".rstrip()
-            )
+            step.faults.append(f"output '{c.name}': error {c.error:.1e} > {c.tolerance:.1e} {c.note}".rstrip())
     return step
 
 

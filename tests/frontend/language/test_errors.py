@@ -64,7 +64,9 @@ ERRORS: list[tuple[str, str, list[str]]] = [
     ("op f(x: f32[n]) -> f32[n] { [i] = x[i + 1] }", "1:37", ["index 'i + 1' can't be shown to stay inside", "0 <= i < n", "min("]),
     ("op f(x: f32[n, d]) -> f32[n] { [i] = x[i] }", "1:38", ["'x' has rank 2", "expected 2 indices"]),
     ("op f(x: f32[n]) -> f32[n] { [i] = x }", "1:35", ["'x' is a tensor of rank 1, not a number", "x[i]"]),
-    ("op f(x: f32[n], y: f32[m]) -> f32[n] { [i] = x[i] + y[i] }", "1:55", ["axis 'i' indexes dims of different sizes"]),
+    ("op f(x: f32[n], y: f32[m]) -> f32[n] { [i] = x[i] + y[i] }\nmodel m(x: f32[4], y: f32[3]) { f(x, y) }", "1:55",
+     ["can't be shown to stay inside dim 0 of 'y'", "in 'f', called at t.gaf:2:33"]),
+    ("op f(x: f32[n], y: f32[m]) -> f32[n] { let z[i] = x[i] + y[i]; z }", "1:60", ["axis 'i' indexes dims of different sizes"]),
     ("op f(x: f32[n]) -> f32[n] { [i] = sum(k: x[i]) }", "1:39", ["nothing says how long axis 'k' is"]),
     ("op f(x: f32[n]) -> f32[n] { [i] = softmax(x[i]) }", "1:35", ["'softmax' works on tensors, not on the numbers"]),
     ("op f(x: f32[n]) -> f32[n] { [i] = i * x[i] }", "1:35", ["different element types", "expected i64, got f32"]),
@@ -116,7 +118,11 @@ def test_bad_files(tmp_path: Path) -> None:
     for name, data, message in (
         ("a.gaf", b"\xff\xfe", "not text in UTF-8"),
         ("b.gaf", b"", "holds no model"),
-        ("c.gaf", b"op f(x: f32[n]) -> f32[n] { x }\nop g(x: f32[n]) -> f32[n] { x }", "the name of one: f, g"),
+        (
+            "c.gaf",
+            b"op f(x: f32[n]) -> f32[n] { x }\nop g(x: f32[n]) -> f32[n] { x }",
+            "the name of one: f, g",
+        ),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(InvalidInputError, match=message):

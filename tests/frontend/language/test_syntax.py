@@ -13,10 +13,28 @@ from gaf.frontend.language import syntax as s
 from gaf.frontend.language.format import WIDTH, format_file, format_source
 from gaf.frontend.language.parser import parse, parse_signature
 
-WORDS = {"or", "and", "not", "let", "true", "false", "op", "model", "rule", "target", "import", "weights", "where", "as"}
-names = st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True).filter(lambda n: n not in WORDS and not keyword.iskeyword(n))
+WORDS = {
+    "or",
+    "and",
+    "not",
+    "let",
+    "true",
+    "false",
+    "op",
+    "model",
+    "rule",
+    "target",
+    "import",
+    "weights",
+    "where",
+    "as",
+}
+names = st.from_regex(r"[a-z_][a-z0-9_]{0,5}", fullmatch=True).filter(
+    lambda n: n not in WORDS and not keyword.iskeyword(n)
+)
 numbers = st.one_of(
-    st.integers(0, 10**6).map(s.Number), st.floats(0, 1e20, allow_nan=False, allow_infinity=False).map(s.Number)
+    st.integers(0, 10**6).map(s.Number),
+    st.floats(0, 1e20, allow_nan=False, allow_infinity=False).map(s.Number),
 )
 strings = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=8).map(s.String)
 atoms = st.one_of(names.map(s.Name), numbers, strings, st.booleans().map(s.Bool))
@@ -46,10 +64,17 @@ def compound(inner: st.SearchStrategy[s.Expression]) -> st.SearchStrategy[s.Expr
 
 expressions = st.recursive(atoms, compound, max_leaves=12)
 comprehensions = st.builds(
-    s.Comprehension, st.lists(axes(expressions), min_size=1, max_size=3).map(tuple), expressions, st.booleans()
+    s.Comprehension,
+    st.lists(axes(expressions), min_size=1, max_size=3).map(tuple),
+    expressions,
+    st.booleans(),
 )
 values = st.one_of(expressions, comprehensions)
-types = st.builds(s.TypeExpr, st.sampled_from(["f16", "f32", "T"]), st.lists(numbers.filter(lambda n: isinstance(n.value, int)) | names.map(s.Name), max_size=3).map(tuple))
+types = st.builds(
+    s.TypeExpr,
+    st.sampled_from(["f16", "f32", "T"]),
+    st.lists(numbers.filter(lambda n: isinstance(n.value, int)) | names.map(s.Name), max_size=3).map(tuple),
+)
 params = st.builds(s.Param, names, types)
 
 
@@ -61,22 +86,43 @@ def lets(draw: st.DrawFn) -> s.Let:
     return s.Let((s.Target(draw(names)),), draw(st.none() | types), draw(values))
 
 
-def result_value(value: s.Expression) -> bool:
-    """A list as a result would read as the axes of a comprehension only before `=`; a name before `=` as its own."""
-    return True
-
-
 results = st.builds(s.Result, st.none() | names, values)
-blocks = st.builds(s.Block, st.lists(lets(), max_size=3).map(tuple), st.lists(results, min_size=1, max_size=2).map(tuple))
-wheres = st.lists(st.builds(s.Binary, st.sampled_from(["==", "<="]), names.map(s.Name), numbers), max_size=2).map(tuple)
-bindings = st.lists(st.builds(s.Binding, st.sampled_from(["onnx", "torch"]), st.just("a.b")), max_size=2).map(tuple)
+blocks = st.builds(
+    s.Block, st.lists(lets(), max_size=3).map(tuple), st.lists(results, min_size=1, max_size=2).map(tuple)
+)
+wheres = st.lists(
+    st.builds(s.Binary, st.sampled_from(["==", "<="]), names.map(s.Name), numbers), max_size=2
+).map(tuple)
+bindings = st.lists(st.builds(s.Binding, st.sampled_from(["onnx", "torch"]), st.just("a.b")), max_size=2).map(
+    tuple
+)
 settings = st.lists(st.builds(s.Setting, names, expressions), max_size=3).map(tuple)
 items = st.one_of(
     st.builds(s.Import, st.just("a.gaf")),
     st.builds(s.Weights, st.just("a.npz")),
-    st.builds(s.Op, names, st.lists(params, max_size=3).map(tuple), st.lists(types, min_size=1, max_size=2).map(tuple), blocks, wheres, bindings),
-    st.builds(s.ModelItem, names, st.lists(params, max_size=3).map(tuple), st.none() | st.lists(types, min_size=1, max_size=2).map(tuple), blocks, wheres),
-    st.builds(s.Rule, names, st.lists(st.lists(names, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple), settings),
+    st.builds(
+        s.Op,
+        names,
+        st.lists(params, max_size=3).map(tuple),
+        st.lists(types, min_size=1, max_size=2).map(tuple),
+        blocks,
+        wheres,
+        bindings,
+    ),
+    st.builds(
+        s.ModelItem,
+        names,
+        st.lists(params, max_size=3).map(tuple),
+        st.none() | st.lists(types, min_size=1, max_size=2).map(tuple),
+        blocks,
+        wheres,
+    ),
+    st.builds(
+        s.Rule,
+        names,
+        st.lists(st.lists(names, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple),
+        settings,
+    ),
     st.builds(s.TargetItem, names, names, settings),
 )
 
@@ -108,7 +154,9 @@ let m[i]=sum(k:a[i,k]);
 [i,j]=a[i,j]/(m[i]+1e-5)^2} # end
 op a_function_with_a_long_name(first_operand: f32[n, d], second_operand: f32[n, d], third: f32[n]) -> f32[n, d] { first_operand }
 """
-    assert format_source(text) == """\
+    assert (
+        format_source(text)
+        == """\
 # about f
 
 op f(x: f32[n, d], g: f32[d]) -> f32[n, d] {
@@ -126,6 +174,7 @@ op a_function_with_a_long_name(
     first_operand
 }
 """
+    )
 
 
 def test_long_lines_are_cut() -> None:

@@ -508,13 +508,14 @@ def random_chain(seed: int) -> tuple[KernelOp, dict[str, int]]:
     lanes = [f"l{i}" for i in range(levels + 1)]
     lead, at = (["B"], ["b.lo"]) if batch else ([], [])
     trans = [[chance(0.4) for _ in range(2)] for _ in range(levels)]
-    args = [("x", gm([*lead, "M", extents[0]], dtype)), ("y", gm([*lead, "M", extents[-1]], dtype, "out"))]
+    args = [("x", gm([*lead, "M", extents[0]], dtype))]
     for i in range(levels):
         for j in range(2 if wide[i] else 1):
             shape = [extents[i + 1], extents[i]] if trans[i][j] else [extents[i], extents[i + 1]]
             args.append((f"w{i}{j}", gm([*lead, *shape] if batch and trans[i][j] else shape, dtype)))
     extra = [i for i in range(levels) if chance(0.4) and (i > 0 or prologue)]
     args += [(f"e{i}", gm([*lead, "M", extents[i]], F32, "out")) for i in extra]
+    args.append(("y", gm([*lead, "M", extents[-1]], dtype, "out")))
     symbols = sorted({s for _, t in args for d in t.shape for s in d.names()})
     axes = {**({"b": "B"} if batch else {}), "m": "M", **dict(zip(lanes, extents, strict=True))}
     kb = KernelBuilder("chain", args, symbols, axes, {"bm": 128, "tm": "M"})

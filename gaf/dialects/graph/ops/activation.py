@@ -9,7 +9,14 @@ from typing import Any
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.scalar import Arg, Scalar, call
-from gaf.dialects.graph.contract import AtenContext, ExportContext, ImportContext, float_prop, graph_op, str_prop
+from gaf.dialects.graph.contract import (
+    AtenContext,
+    ExportContext,
+    ImportContext,
+    float_prop,
+    graph_op,
+    str_prop,
+)
 from gaf.dialects.graph.ops.common import body_to_onnx
 from gaf.dialects.graph.ops.unary import UnaryOp
 from gaf.dialects.graph.types import TensorType
@@ -188,7 +195,9 @@ class SoftplusOp(UnaryOp):
     def from_aten(cls, ctx: AtenContext) -> Any:
         # PyTorch switches to x above the threshold; at 20 the difference is 2e-9, which float32 can't hold
         if ctx.attr("beta", 1) != 1 or ctx.attr("threshold", 20) < 20 or ctx.result.dtype == dt.F64:
-            raise ctx.unsupported("softplus with another slope or a low threshold", expected="beta 1, threshold 20")
+            raise ctx.unsupported(
+                "softplus with another slope or a low threshold", expected="beta 1, threshold 20"
+            )
         return super().from_aten(ctx)
 
     @classmethod

@@ -182,7 +182,9 @@ def divide_and_round(ctx: AtenContext) -> Any:
 def masked_fill(ctx: AtenContext) -> Any:
     """A value where the mask holds."""
     dtype = ctx.result.dtype
-    return ctx.emit(WhereOp, [ctx.value("mask", dt.BOOL), ctx.value("value", dtype), ctx.value("self", dtype)])
+    return ctx.emit(
+        WhereOp, [ctx.value("mask", dt.BOOL), ctx.value("value", dtype), ctx.value("self", dtype)]
+    )
 
 
 @expands("copy.default")
@@ -209,9 +211,7 @@ def any_or_all(ctx: AtenContext) -> Any:
     x = ctx.value("self", dt.BOOL)
     op = ReduceMaxOp if ctx.op_type.startswith("aten.any") else ReduceMinOp
     axes = aten_axes(ctx, tensor_type(x).rank)
-    return ctx.cast(
-        ctx.emit(op, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False))), ctx.result.dtype
-    )
+    return ctx.cast(ctx.emit(op, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False))), ctx.result.dtype)
 
 
 @expands("max.dim", "min.dim")
@@ -319,6 +319,20 @@ def select(ctx: AtenContext) -> Any:
 def _position(ctx: AtenContext, index: Any, dim: Any) -> Any:
     """An index counted from the front."""
     return clamp(ctx, index, dim, const(0), dim - 1)
+
+
+@expands("as_strided.default")
+def as_strided(ctx: AtenContext) -> Any:
+    """A reshape, where the strides are those of row-major order; the importer has checked the operand's."""
+    x, strides = ctx.value("self"), ctx.dim_args("stride")
+    step = const(1)
+    for dim, stride in zip(reversed(ctx.result.shape), reversed(strides), strict=True):
+        if dim != 1 and stride != step:
+            raise ctx.unsupported("strides that overlap or leave gaps", got=f"{strides}")
+        step = step * dim
+    if ctx.attr("storage_offset", 0) != 0 or step != tensor_type(x).num_elements():
+        raise ctx.unsupported("a part of the memory of a tensor")
+    return reshaped(ctx, x, ctx.result.shape)
 
 
 @expands("unbind.int")
@@ -472,4 +486,3 @@ def index_put(ctx: AtenContext) -> Any:
     done = ctx.emit(ScatterNDOp, [front, table, source], reduction="add" if accumulate else "none")
     back = tuple(perm.index(i) for i in range(len(perm)))
     return done if perm == sorted(perm) else ctx.emit(TransposeOp, [done], perm=back)
-

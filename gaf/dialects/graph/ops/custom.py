@@ -61,7 +61,11 @@ class GenericOp(GraphOp):
 
     @classmethod
     def of(
-        cls, label: str, meaning: Meaning, operands: Sequence[SSAValue | Operation], location: str | None = None
+        cls,
+        label: str,
+        meaning: Meaning,
+        operands: Sequence[SSAValue | Operation],
+        location: str | None = None,
     ) -> Self:
         """The op on `operands`. Raises InvalidInputError if the meaning doesn't fit them."""
         return cls.make(operands, {"label": label, "meaning": MeaningAttr.of(meaning)}, location)
@@ -81,11 +85,15 @@ class GenericOp(GraphOp):
             return run_meaning(self.spaces.data, args, env, wide)
         except KeyError as error:
             raise InvalidInputError(
-                f"'{self.label.data}': the value of symbol {error} is not known", where=self.location_name(),
+                f"'{self.label.data}': the value of symbol {error} is not known",
+                where=self.location_name(),
                 hint="run with symbol values",
             ) from None
         except InvalidInputError as error:
-            error.what, error.where = f"'{self.label.data}': {error.what}", error.where or self.location_name()
+            error.what, error.where = (
+                f"'{self.label.data}': {error.what}",
+                error.where or self.location_name(),
+            )
             raise
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
@@ -95,7 +103,12 @@ class GenericOp(GraphOp):
         """The stages; a view if every element is one of an operand (a transpose, a window, a gather)."""
         meaning = self.spaces.data
         stage = meaning.stages[-1]
-        if len(meaning.stages) == 1 and stage.monoid is None and stage.body == Arg(0) and len(self.results) == 1:
+        if (
+            len(meaning.stages) == 1
+            and stage.monoid is None
+            and stage.body == Arg(0)
+            and len(self.results) == 1
+        ):
             (read,) = stage.reads
             if read.operand is not None and tensor_type(self.operands[read.operand]).dtype == stage.dtype:
                 return View((Piece(read.operand, read.index),))
@@ -112,7 +125,10 @@ class GenericOp(GraphOp):
                 ctx, self.spaces.data, inputs, self.operand_tensor_types(), self.result_tensor_types()
             )
         except UnsupportedError as error:
-            error.what, error.where = f"'{self.label.data}': {error.what}", error.where or self.location_name()
+            error.what, error.where = (
+                f"'{self.label.data}': {error.what}",
+                error.where or self.location_name(),
+            )
             raise
 
 
@@ -305,7 +321,8 @@ class CustomOp(GraphOp):
             )
         if any(r.first_use is not None for r in self.results[len(self.results) - len(mutated) :]):
             raise UnsupportedError(
-                f"'{self.callee.data}' writes into its operands, which ONNX can't express", where=self.location_name()
+                f"'{self.callee.data}' writes into its operands, which ONNX can't express",
+                where=self.location_name(),
             )
         domain, _, op_type = self.onnx.data.rpartition(".")
         if not mutated:
@@ -342,5 +359,11 @@ def argument_value(attribute: Attribute) -> Any:
 
 
 __all__ = [
-    "CustomOp", "GenericOp", "HostFunction", "argument_attribute", "argument_value", "reference_of", "set_reference",
+    "CustomOp",
+    "GenericOp",
+    "HostFunction",
+    "argument_attribute",
+    "argument_value",
+    "reference_of",
+    "set_reference",
 ]

@@ -319,7 +319,9 @@ class DepthToSpace(Expansion):
         rows, columns = tensor_type(x).shape[-2:]
         x = ctx.emit(ReshapeOp, [x], shape=(*batch, depth, block, block, rows, columns))
         perm = (*range(rank), rank, rank + 3, rank + 1, rank + 4, rank + 2)
-        return ctx.emit(ReshapeOp, [ctx.emit(TransposeOp, [x], perm=perm)], shape=(*batch, depth, height, width))
+        return ctx.emit(
+            ReshapeOp, [ctx.emit(TransposeOp, [x], perm=perm)], shape=(*batch, depth, height, width)
+        )
 
 
 class SpaceToDepth(Expansion):
@@ -354,7 +356,9 @@ class SpaceToDepth(Expansion):
         rank, channels = len(batch), tensor_type(x).shape[-3]
         x = ctx.emit(ReshapeOp, [x], shape=(*batch, channels, rows, block, columns, block))
         perm = (*range(rank), rank, rank + 2, rank + 4, rank + 1, rank + 3)
-        return ctx.emit(ReshapeOp, [ctx.emit(TransposeOp, [x], perm=perm)], shape=(*batch, depth, rows, columns))
+        return ctx.emit(
+            ReshapeOp, [ctx.emit(TransposeOp, [x], perm=perm)], shape=(*batch, depth, rows, columns)
+        )
 
 
 def _block_size(ctx: ImportContext) -> int:

@@ -363,7 +363,9 @@ class ReduceL2Op(ReduceOp):
             raise ctx.unsupported("a vector norm of this order", expected="1 or 2", got=order)
         x = ctx.cast(ctx.operands[0], ctx.result.dtype)
         axes = aten_axes(ctx, tensor_type(x).rank)
-        return ctx.emit(cls if order == 2 else ReduceL1Op, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False)))
+        return ctx.emit(
+            cls if order == 2 else ReduceL1Op, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False))
+        )
 
 
 @graph_op

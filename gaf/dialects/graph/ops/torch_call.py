@@ -95,9 +95,13 @@ def check_text(text: str, operands: int) -> None:
         call = json.loads(text)
         numbers = sorted(set(_tensors([call["args"], list(call["kwargs"].values())])))
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InvalidInputError("the text is not a torch call", expected='{"args": [..], "kwargs": {..}}') from None
+        raise InvalidInputError(
+            "the text is not a torch call", expected='{"args": [..], "kwargs": {..}}'
+        ) from None
     if numbers != list(range(operands)):
-        raise InvalidInputError("the call doesn't fit its operands", expected=f"{operands} tensors", got=numbers)
+        raise InvalidInputError(
+            "the call doesn't fit its operands", expected=f"{operands} tensors", got=numbers
+        )
 
 
 def _tensors(value: Any) -> list[int]:

@@ -81,16 +81,18 @@ class CompareWith(Recipe):
 
 
 class Sign(Recipe):
-    """(x > 0) - (x < 0); 0 for NaN, where numpy has NaN."""
+    """(x > 0) - (x < 0), and NaN for NaN."""
 
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
-        return [Scratch(dt.U8, compare_bytes(form.elements)), Scratch(dt.F32, form.elements)]
+        return [Scratch(dt.U8, compare_bytes(form.elements)), *[Scratch(dt.F32, form.elements)] * 3]
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
-        x, n = args[0].value, calls.count
-        calls.call(Compare01SOp, tmp[1], x, tmp[0], mode=CmpMode.LT, scalar=0, count=n)
-        calls.call(Compare01SOp, dst, x, tmp[0], mode=CmpMode.GT, scalar=0, count=n)
-        calls.call(v.SubOp, dst, dst, tmp[1], count=n)
+        (x, n), (bits, below, above, nan) = (args[0].value, calls.count), tmp
+        calls.call(Compare01SOp, below, x, bits, mode=CmpMode.LT, scalar=0, count=n)
+        calls.call(Compare01SOp, above, x, bits, mode=CmpMode.GT, scalar=0, count=n)
+        calls.call(v.SubOp, above, above, below, count=n)
+        calls.call(Compare01Op, nan, x, x, bits, mode=CmpMode.NE, count=n)
+        calls.call(Select01Op, dst, nan, x, above, bits, count=n)
 
 
 class Xor(Compare):

@@ -29,6 +29,7 @@ constexpr uint32_t MEMORIES = static_cast<uint32_t>(Hardware::MAX);
 constexpr uint32_t TOP_RESERVED = 256;
 constexpr uint32_t BORROWED = 8 * 1024;
 constexpr uint32_t MAX_BUFFERS = 64;       // over all InitBuffer calls of a kernel
+constexpr uint64_t TOO_MANY = 200000;      // violations after which a kernel is given up
 constexpr uint32_t CACHE_LINE = 64;        // of the scalar unit's data cache
 constexpr uint32_t MAX_BLOCKS = 24;        // cube cores of the largest part (910B1)
 

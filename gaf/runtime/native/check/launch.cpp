@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "engine.h"
+#include "twin/core.h"
 
 namespace gaf_twin {
 namespace check {
@@ -412,6 +413,9 @@ void Engine::violateV(const char* rule, const char* api, const char* operand, co
     v.node = core_ != nullptr ? core_->node : "";
     v.message = text;
     report_.add(std::move(v));
+    if (core_ != nullptr && report_.total() == TOO_MANY) {   // a loop that ran away
+        Abandon("too-many-violations", "the kernel is given up after too many violations");
+    }
 }
 
 void Engine::violate(const char* rule, const char* api, const char* operand, const char* pipe,

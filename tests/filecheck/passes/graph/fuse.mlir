@@ -31,10 +31,10 @@ func.func @two_results(%x: !graph.tensor<[M, 8], f32>) -> (!graph.tensor<[M, 8],
 
 // -----
 
-// Sigmoid - MatMul - Add: the add joins the matmul; the sigmoid feeds both, so joining it would not be convex.
+// Sigmoid - MatMul - Mul: the sigmoid feeds the matmul and, at other elements, its epilogue, which computes it again.
 // CHECK-LABEL: func.func @straddle
-// CHECK: graph.fused "elementwise" @sigmoid_op(
-// CHECK: graph.fused "matmul" @matmul_mul(
+// CHECK: graph.fused "elementwise+matmul" @sigmoid_matmul_mul(
+// CHECK-NOT: graph.fused
 func.func @straddle(%x: !graph.tensor<[6, 40], f32>, %w: !graph.tensor<[40, 40], f32>) -> !graph.tensor<[6, 40], f32> {
   %0 = graph.sigmoid %x : (!graph.tensor<[6, 40], f32>) -> !graph.tensor<[6, 40], f32>
   %1 = graph.matmul %0, %w : (!graph.tensor<[6, 40], f32>, !graph.tensor<[40, 40], f32>) -> !graph.tensor<[6, 40], f32>
