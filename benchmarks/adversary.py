@@ -265,6 +265,13 @@ class LateCore(Core):
         super().alloc(op)
         self.ub[:] = kept
 
+    def free(self, op: FreeOp) -> None:
+        """The toolkit takes back every tensor that is not free already."""
+        slot = self.values[op.tensor].slot
+        if slot.state == "allocated":
+            slot.state = "dequeued"
+        super().free(op)
+
     def span(self, value: SSAValue, elements: int) -> np.ndarray:
         """The state of the buffer was judged when the call was issued."""
         ref = self.values[value]

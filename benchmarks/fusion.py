@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels, modelled HBM traffic and modelled time on 910B3 of known networks, fused and unfused (fp32, static sizes).
+"""Kernels, modelled HBM traffic and modelled time on 910B3 of known networks, fused and unfused (fp32, static
+sizes).
 
-`unfused` runs every op as a kernel of its own, where Linear with its bias, LayerNorm, Softmax, GELU and the like count
-as one op in any spelling, as in an eager framework. `mb` counts every operand of every kernel once, `l2_mb` the
-workspace between cube and vector cores of one kernel. An op that stays on the host counts as a kernel with its bytes.
-Weights are holes in a sparse file. With `--verify`, every network is built small as well, fused and run in check mode; kernel
+`unfused` runs every op as a kernel of its own, where Linear with its bias, LayerNorm, Softmax, GELU and the
+like count
+as one op in any spelling, as in an eager framework. `mb` counts every operand of every kernel once, `l2_mb`
+the
+workspace between cube and vector cores of one kernel. An op that stays on the host counts as a kernel with
+its bytes.
+Weights are holes in a sparse file. With `--verify`, every network is built small as well, fused and run in
+check mode; kernel
 patterns that don't verify there are listed in `unverified` (without it, that is not known: null).
 """
 
@@ -49,25 +54,47 @@ def cases() -> dict[str, Case]:
     small_resnet = lambda: n.resnet50(32, 8, (1, 1))
     vit = lambda w: t.vit(t.Size(12, 768, 12), 224, 16, 1000, w)
     return {
-        "ln_gate_linear_b1": Case(lambda w: n.ln_gate_linear(768, w), {"x": (1, 512, 768)}, lambda: n.ln_gate_linear(288), {"x": (1, 288, 288)}, EAGER_OPS[:-1]),
-        "ln_gate_linear_b16": Case(lambda w: n.ln_gate_linear(768, w), {"x": (16, 512, 768)}, lambda: n.ln_gate_linear(288), {"x": (2, 288, 288)}, EAGER_OPS[:-1]),
+        "ln_gate_linear_b1": Case(
+            lambda w: n.ln_gate_linear(768, w),
+            {"x": (1, 512, 768)},
+            lambda: n.ln_gate_linear(288),
+            {"x": (1, 288, 288)},
+            EAGER_OPS[:-1],
+        ),
+        "ln_gate_linear_b16": Case(
+            lambda w: n.ln_gate_linear(768, w),
+            {"x": (16, 512, 768)},
+            lambda: n.ln_gate_linear(288),
+            {"x": (2, 288, 288)},
+            EAGER_OPS[:-1],
+        ),
         "bert_base_b1_s128": Case(bert, tokens(1, 128), small_bert, tokens(1, 288)),
         "bert_base_b16_s512": Case(bert, tokens(16, 512), small_bert, tokens(2, 288)),
         "gpt2_b1_s128": Case(
-            lambda w: t.gpt2(t.Size(12, 768, 12, vocab=50257, positions=1024), w, head=False), {"input_ids": (1, 128)},
-            lambda: t.gpt2(little, head=False), {"input_ids": (1, 288)},
+            lambda w: t.gpt2(t.Size(12, 768, 12, vocab=50257, positions=1024), w, head=False),
+            {"input_ids": (1, 128)},
+            lambda: t.gpt2(little, head=False),
+            {"input_ids": (1, 288)},
         ),
         "llama_block_s2048": Case(
-            lambda w: n.llama_block(4096, 32, 8, 14336, 2048, w), {}, lambda: n.llama_block(288, 4, 2, 320, 288)
+            lambda w: n.llama_block(4096, 32, 8, 14336, 2048, w),
+            {},
+            lambda: n.llama_block(288, 4, 2, 320, 288),
         ),
-        "vit_b1": Case(vit, {"pixel_values": (1, 3, 224, 224)}, lambda: t.vit(t.Size(1, 288, 2), 32, 2), {"pixel_values": (1, 3, 32, 32)}),
+        "vit_b1": Case(
+            vit,
+            {"pixel_values": (1, 3, 224, 224)},
+            lambda: t.vit(t.Size(1, 288, 2), 32, 2),
+            {"pixel_values": (1, 3, 32, 32)},
+        ),
         "resnet50_b1": Case(resnet, {"pixels": (1, 3, 224, 224)}, small_resnet, {"pixels": (1, 3, 32, 32)}),
         "resnet50_b16": Case(resnet, {"pixels": (16, 3, 224, 224)}, small_resnet, {"pixels": (2, 3, 32, 32)}),
         "dlrm_b128": Case(
-            lambda w: n.dlrm(128, 26, 10000, 64, 4, 13, (512, 256, 64), (512, 256, 1), w), {},
+            lambda w: n.dlrm(128, 26, 10000, 64, 4, 13, (512, 256, 64), (512, 256, 1), w),
+            {},
             lambda: n.dlrm(48, 6, 300, 32, 4, 13, (288, 32), (288, 1)),
         ),
-    }  # fmt: skip
+    }
 
 
 @dataclass
@@ -81,9 +108,11 @@ class Totals:
 
     def figures(self, prefix: str = "") -> dict[str, float]:
         return {
-            f"{prefix}kernels": self.kernels, f"{prefix}mb": self.bytes / 1e6, f"{prefix}l2_mb": self.l2_bytes / 1e6,
+            f"{prefix}kernels": self.kernels,
+            f"{prefix}mb": self.bytes / 1e6,
+            f"{prefix}l2_mb": self.l2_bytes / 1e6,
             f"{prefix}us": self.us,
-        }  # fmt: skip
+        }
 
 
 def plan_totals(plan: Any, config: Any) -> Totals:
@@ -172,7 +201,9 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     run_pipeline(work.module, graph_pipeline(True, False))
     run_pipeline(eager.module, graph_pipeline(False, False))
     plain = gaf.FusionConfig(enable_autofuse=False)
-    with gaf.fusion_rules(*(gaf.FusionRule(f"one {m}", [("op", [m])], lambda s: 1.0) for m in case.eager), only=True):
+    with gaf.fusion_rules(
+        *(gaf.FusionRule(f"one {m}", [("op", [m])], lambda s: 1.0) for m in case.eager), only=True
+    ):
         unfused = plan_totals(plan_fusion(eager.block, config=plain, candidates=False), plain)
     config = gaf.FusionConfig()
     start = time.perf_counter()
@@ -187,12 +218,19 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     best = min(exact.report.optimum_us, exact.report.cost_us)
     greedy = plan_fusion(work.block, config=fast, candidates=False).modelled_us
     return {
-        **sums.figures(), "compulsory_mb": exact.report.compulsory_bytes / 1e6, **unfused.figures("unfused_"),
-        **by_time.figures("time_"), "gap_pct": 100 * max(0.0, greedy / best - 1) if best else 0.0,
+        **sums.figures(),
+        "compulsory_mb": exact.report.compulsory_bytes / 1e6,
+        **unfused.figures("unfused_"),
+        **by_time.figures("time_"),
+        "gap_pct": 100 * max(0.0, greedy / best - 1) if best else 0.0,
         "exact_clusters": f"{exact.report.exact_clusters}/{exact.report.clusters}",
-        "lower_bound_us": exact.report.lower_bound_us, "search_s": search_s, "host_ops": len(fused.host_ops),
-        "fusions": fused.report.fusions, "groups": [_nodes(op) for op in fused.fused_ops], "patterns": sorted({op.label.data for op in fused.fused_ops}),
-    }  # fmt: skip
+        "lower_bound_us": exact.report.lower_bound_us,
+        "search_s": search_s,
+        "host_ops": len(fused.host_ops),
+        "fusions": fused.report.fusions,
+        "groups": [_nodes(op) for op in fused.fused_ops],
+        "patterns": sorted({op.label.data for op in fused.fused_ops}),
+    }
 
 
 def _nodes(op: Any) -> tuple[str, ...]:
@@ -228,8 +266,12 @@ def _kernel_names(op: Any) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     args = parser(__doc__)
     known = cases()
-    args.add_argument("--models", nargs="+", choices=list(known), default=list(known), metavar="NAME", help=", ".join(known))
-    args.add_argument("--verify", action="store_true", help="run the networks, built small, in check mode (minutes)")
+    args.add_argument(
+        "--models", nargs="+", choices=list(known), default=list(known), metavar="NAME", help=", ".join(known)
+    )
+    args.add_argument(
+        "--verify", action="store_true", help="run the networks, built small, in check mode (minutes)"
+    )
     options = args.parse_args(argv)
     figures: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
@@ -242,16 +284,34 @@ def main(argv: Sequence[str] | None = None) -> int:
             verified = verified_patterns(known[name], groups)
             found["unverified"] = [p for p in patterns if not verified.get(p, False)]
         figures[name] = found
-        shown = ("kernels", "mb", "l2_mb", "compulsory_mb", "unfused_kernels", "unfused_mb", "us", "unfused_us", "gap_pct",
-                 "search_s", "time_kernels", "time_mb", "time_us", "host_ops")  # fmt: skip
+        shown = (
+            "kernels",
+            "mb",
+            "l2_mb",
+            "compulsory_mb",
+            "unfused_kernels",
+            "unfused_mb",
+            "us",
+            "unfused_us",
+            "gap_pct",
+            "search_s",
+            "time_kernels",
+            "time_mb",
+            "time_us",
+            "host_ops",
+        )
         rows.append({"model": name, **{k: found[k] for k in shown}})
         print(f"{name}: {found['kernels']} kernels, {found['search_s']:.2f} s", file=sys.stderr)
     print(table(rows))
     for name in ("bert_base_b16_s512", "bert_base_b1_s128"):
         if name in figures:
             gain = 100 * (1 - figures[name]["us"] / figures[name]["unfused_us"])
-            print(f"{name}: fusion saves {gain:.0f} % of the modelled time (31 % is what users quote for the vendor's system)")
-            print(f"  kernels by kind: {figures[name]['fusions']}; no model has an AllReduce: there is no collective op yet")
+            print(
+                f"{name}: fusion saves {gain:.0f} % of the modelled time (31 % is what users quote for the vendor's system)"
+            )
+            print(
+                f"  kernels by kind: {figures[name]['fusions']}; no model has an AllReduce: there is no collective op yet"
+            )
     return finish("fusion", figures, options.json)
 
 

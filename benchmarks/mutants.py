@@ -2,11 +2,12 @@
 """Mutation test of check mode: generated kernels with one mistake each, and how many of them check mode catches.
 
 A mutant is one deletion or change in the lowest level of a generated kernel: a barrier, a flag, a queue call, an
-offset, a stride, a count, a buffer size, a loop bound. It counts if it is wrong without any help of check mode: it
-does something illegal (leaves memory, hangs, misuses a queue or flag), or gives another result in one of eight
-executions by `benchmarks.adversary`. The others (a barrier that was not needed, a count in the padding) are excluded. Caught: the
-same kernel, printed as C++ and run in check mode with few cores, so that every core comes back to its buffers, shows a
-violation, a deadlock, or results that differ by more than the tolerance of `verify`.
+offset, a stride, a count (masks are counts of lanes at this level), a buffer size, a loop bound. It counts if it is
+wrong without any help of check mode: it does something illegal (leaves memory, hangs, misuses a queue or flag), or
+gives another result in one of eight executions by `benchmarks.adversary`. The others (a barrier that was not
+needed, a count in the padding) are excluded. Caught: the same kernel, printed as C++ and run in check mode with few
+cores, so that every core comes back to its buffers, shows a violation, a deadlock, or results that differ by more
+than the tolerance of `verify`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,10 @@ class Autofuse:
     """
 
     def __init__(
-        self, cost_model: CostModel | None = None, config: FusionConfig | None = None, symbols: Mapping[str, int] | None = None
+        self,
+        cost_model: CostModel | None = None,
+        config: FusionConfig | None = None,
+        symbols: Mapping[str, int] | None = None,
     ) -> None:
         config = config or FusionConfig()
         if cost_model is not None:
@@ -47,7 +50,8 @@ class Autofuse:
     def find_fusion_opportunities(self, graph: Any) -> list[Candidate]:
         """Groups that fusion would make kernels of, best gain first.
 
-        `graph` is a Model or anything that `gaf.load_model` opens; it isn't changed. Raises GafError subclasses.
+        `graph` is a Model or anything that `gaf.load_model` opens; it isn't changed. Raises GafError
+        subclasses.
         """
         if not isinstance(graph, Model):
             from gaf.frontend.load import load_model

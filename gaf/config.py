@@ -23,19 +23,28 @@ _CHOICES = {
 class FusionConfig:
     """Options of `gaf.fuse`.
 
-    `enable_autofuse=False` joins only what rules of the user ask for. `max_fusion_depth` bounds the contractions
+    `enable_autofuse=False` joins only what rules of the user ask for. `max_fusion_depth` bounds the
+    contractions
     and reductions (a LayerNorm, in any spelling, is one) on the longest path inside one kernel.
-    `cost_threshold` is the part of its members' unfused time that a kernel must save. `objective="traffic"` looks
-    for the fewest HBM bytes, then kernels, unless that is modelled more than 15 % slower than apart; "time" for
-    the least modelled time. `cost_model` is a `gaf.CostModel`. `strategy` is how groups are searched: "greedy",
-    "optimal" (exact on small clusters) or "none". `symbols` are the sizes at which symbolic dims are priced (128
-    by default). `core_budget` (cube cores) and `l2_budget` (bytes) say how much of the chip the model may count
-    on. `atb="prefer"` leaves whole patterns that ATB has operators for alone. `disabled_rules` switches rules off
-    by name; `groups` (names of model nodes) are joined, where legal, instead of searching, e.g. to repeat the plan
+    `cost_threshold` is the part of its members' unfused time that a kernel must save. `objective="traffic"`
+    looks
+    for the fewest HBM bytes, then kernels, unless that is modelled more than 15 % slower than apart; "time"
+    for
+    the least modelled time. `cost_model` is a `gaf.CostModel`. `strategy` is how groups are searched:
+    "greedy",
+    "optimal" (exact on small clusters) or "none". `symbols` are the sizes at which symbolic dims are priced
+    (128
+    by default). `core_budget` (cube cores) and `l2_budget` (bytes) say how much of the chip the model may
+    count
+    on. `atb="prefer"` leaves whole patterns that ATB has operators for alone. `disabled_rules` switches rules
+    off
+    by name; `groups` (names of model nodes) are joined, where legal, instead of searching, e.g. to repeat the
+    plan
     of another size; `rule_errors` says whether a rule that fails is reported or stops the compilation.
 
     `numerics="fast"` computes fp16 and bf16 chains in fp32, "strict" rounds after every op. Raises
-    InvalidInputError for values out of range. Reduced `matmul_precision` is refused: no kernel form has it yet.
+    InvalidInputError for values out of range. Reduced `matmul_precision` is refused: no kernel form has it
+    yet.
     """
 
     enable_superkernel: bool = True
@@ -60,20 +69,36 @@ class FusionConfig:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InvalidInputError(
-                    f"FusionConfig.{name} has an unknown value", expected=" or ".join(choices), got=getattr(self, name)
+                    f"FusionConfig.{name} has an unknown value",
+                    expected=" or ".join(choices),
+                    got=getattr(self, name),
                 )
-        if self.max_fusion_depth is not None and (not _whole(self.max_fusion_depth) or self.max_fusion_depth < 0):
-            raise InvalidInputError("FusionConfig.max_fusion_depth is negative", expected=">= 0", got=self.max_fusion_depth)
+        if self.max_fusion_depth is not None and (
+            not _whole(self.max_fusion_depth) or self.max_fusion_depth < 0
+        ):
+            raise InvalidInputError(
+                "FusionConfig.max_fusion_depth is negative", expected=">= 0", got=self.max_fusion_depth
+            )
         threshold = self.cost_threshold
-        if not isinstance(threshold, int | float) or not math.isfinite(threshold) or not 0.0 <= threshold <= 1.0:
-            raise InvalidInputError("FusionConfig.cost_threshold is out of range", expected="0..1", got=threshold)
+        if (
+            not isinstance(threshold, int | float)
+            or not math.isfinite(threshold)
+            or not 0.0 <= threshold <= 1.0
+        ):
+            raise InvalidInputError(
+                "FusionConfig.cost_threshold is out of range", expected="0..1", got=threshold
+            )
         for name, least in (("core_budget", 1), ("l2_budget", 0)):
             value = getattr(self, name)
             if value is not None and (not _whole(value) or value < least):
-                raise InvalidInputError(f"FusionConfig.{name} is out of range", expected=f">= {least}", got=value)
+                raise InvalidInputError(
+                    f"FusionConfig.{name} is out of range", expected=f">= {least}", got=value
+                )
         for symbol, size in (self.symbols or {}).items():
             if not _whole(size) or size < 1:
-                raise InvalidInputError(f"FusionConfig.symbols['{symbol}'] is no size", expected=">= 1", got=size)
+                raise InvalidInputError(
+                    f"FusionConfig.symbols['{symbol}'] is no size", expected=">= 1", got=size
+                )
         if self.cost_model is not None and not hasattr(self.cost_model, "estimate_latency"):
             raise InvalidInputError(
                 "FusionConfig.cost_model is no cost model", expected="an instance of gaf.CostModel",
@@ -81,13 +106,17 @@ class FusionConfig:
             )  # fmt: skip
         if isinstance(self.cost_model, type):
             raise InvalidInputError(
-                "FusionConfig.cost_model is a class", expected="an instance", hint=f"{self.cost_model.__name__}()"
+                "FusionConfig.cost_model is a class",
+                expected="an instance",
+                hint=f"{self.cost_model.__name__}()",
             )
         if self.matmul_precision != "fp32":
             raise InvalidInputError(
-                "kernels with reduced matmul precision are not there yet", where="FusionConfig.matmul_precision",
-                expected="fp32", got=self.matmul_precision,
-            )  # fmt: skip
+                "kernels with reduced matmul precision are not there yet",
+                where="FusionConfig.matmul_precision",
+                expected="fp32",
+                got=self.matmul_precision,
+            )
 
     @property
     def strict(self) -> bool:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks beside the transformers as ONNX graphs: LayerNorm-gate-linear, a Llama block with GQA, ResNet-50, a DLRM.
+"""Networks beside the transformers as ONNX graphs: LayerNorm-gate-linear, a Llama block with GQA, ResNet-50,
+a DLRM.
 
 python -m examples.onnx.networks resnet50 out/resnet50.onnx
 """
@@ -26,9 +27,16 @@ def ln_gate_linear(hidden: int = 48, writer: NewWriter = Writer) -> onnx.ModelPr
 
 
 def llama_block(
-    hidden: int = 64, heads: int = 4, kv_heads: int = 2, inner: int = 96, sequence: int = 24, writer: NewWriter = Writer
+    hidden: int = 64,
+    heads: int = 4,
+    kv_heads: int = 2,
+    inner: int = 96,
+    sequence: int = 24,
+    writer: NewWriter = Writer,
 ) -> onnx.ModelProto:
-    """One decoder layer with grouped-query attention: x f32[1, S, hidden], cos and sin f32[S, head] -> f32[1, S, hidden]."""
+    """One decoder layer with grouped-query attention: x f32[1, S, hidden], cos and sin f32[S, head] -> f32[1,
+    S, hidden].
+    """
     w = writer("llama_block")
     size, head = Size(hidden=hidden, heads=heads), hidden // heads
     x = w.input("x", [1, sequence, hidden])
@@ -71,17 +79,23 @@ def llama_block(
 
 
 def resnet50(
-    image: int = 32, width: int = 8, blocks: Sequence[int] = (3, 4, 6, 3), classes: int = 10, writer: NewWriter = Writer
+    image: int = 32,
+    width: int = 8,
+    blocks: Sequence[int] = (3, 4, 6, 3),
+    classes: int = 10,
+    writer: NewWriter = Writer,
 ) -> onnx.ModelProto:
-    """Bottleneck ResNet with BatchNormalization nodes: pixels f32[B, 3, image, image] -> logits f32[B, classes]."""
+    """Bottleneck ResNet with BatchNormalization nodes: pixels f32[B, 3, image, image] -> logits f32[B,
+    classes].
+    """
     w = writer("resnet50")
     x = w.input("pixels", ["batch", 3, image, image])
 
     def conv(y: str, name: str, inputs: int, outputs: int, kernel: int, stride: int, relu: bool) -> str:
-        weight = w.weight(f"{name}.weight", [outputs, inputs, kernel, kernel], (inputs * kernel * kernel) ** -0.5)
-        y = w.op(
-            "Conv", y, weight, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4
+        weight = w.weight(
+            f"{name}.weight", [outputs, inputs, kernel, kernel], (inputs * kernel * kernel) ** -0.5
         )
+        y = w.op("Conv", y, weight, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4)
         gain, bias = w.gain(f"{name}.bn.weight", outputs), w.weight(f"{name}.bn.bias", [outputs], 0.1)
         mean, variance = w.weight(f"{name}.bn.mean", [outputs], 0.1), w.gain(f"{name}.bn.var", outputs)
         y = w.op("BatchNormalization", y, gain, bias, mean, variance, epsilon=1e-5)
@@ -104,7 +118,13 @@ def resnet50(
             channels = 4 * inner
     w.scope = ""
     x = w.op("Flatten", w.op("GlobalAveragePool", x), axis=1)
-    logits = w.op("Gemm", x, w.weight("fc.weight", [classes, channels], 0.1), w.weight("fc.bias", [classes], 0.1), transB=1)
+    logits = w.op(
+        "Gemm",
+        x,
+        w.weight("fc.weight", [classes, channels], 0.1),
+        w.weight("fc.bias", [classes], 0.1),
+        transB=1,
+    )
     return w.model([("logits", logits, ["batch", classes])])
 
 
@@ -114,7 +134,8 @@ def dlrm(
 ) -> onnx.ModelProto:  # fmt: skip
     """Recommender: dense f32[batch, dense], ids i64[tables, batch, bag] -> click probability f32[batch, 1].
 
-    Bags of embeddings are summed, all pairs of features multiplied, and the lower triangle of the products goes on.
+    Bags of embeddings are summed, all pairs of features multiplied, and the lower triangle of the products
+    goes on.
     """
     w = writer("dlrm")
     x = w.input("dense", [batch, dense])
@@ -132,7 +153,12 @@ def dlrm(
     count = tables + 1
     pairs = w.op("MatMul", stacked, w.op("Transpose", stacked, perm=[0, 2, 1]))
     lower = [i * count + j for i in range(count) for j in range(i)]
-    flat = w.op("Gather", w.op("Reshape", pairs, w.ints(batch, count * count)), w.array("lower", np.asarray(lower, np.int64)), axis=1)
+    flat = w.op(
+        "Gather",
+        w.op("Reshape", pairs, w.ints(batch, count * count)),
+        w.array("lower", np.asarray(lower, np.int64)),
+        axis=1,
+    )
     x = w.op("Concat", x, flat, axis=1)
     w.scope = "top/"
     for i, (a, b) in enumerate(zip((width + len(lower), *top), top)):

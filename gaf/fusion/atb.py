@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole patterns that the Ascend Transformer Boost library has operators for: left alone with `atb="prefer"`.
 
-The list follows ATB's public parameter headers (infer_op_params.h): attention, norms with residual, linear with
+The list follows ATB's public parameter headers (infer_op_params.h): attention, norms with residual, linear
+with
 activation, rotary positions. Single ops that ATB has too are no reason to leave them: joining them is a gain.
 """
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Candidates: what joining a group of ops gains, split into memory, launches, latency and build time, and why."""
+"""Candidates: what joining a group of ops gains, split into memory, launches, latency and build time, and
+why.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +61,29 @@ class Candidate:
     def to_json(self) -> dict[str, Any]:
         """Plain data, the same for the same model and options."""
         return {
-            "subgraph": str(self.subgraph), "members": self.members, "kind": self.kind, "fused": self.fused,
-            "gain": self.gain, "memory_gain": round(self.memory_gain, 2), "launch_gain": round(self.launch_gain, 2),
-            "latency_gain": round(self.latency_gain, 2), "jit_gain": round(self.jit_gain, 2),
-            "jit_cost": round(self.jit_cost, 3), "priority": self.priority, "why": self.why, "rule": self.rule,
-            "kernels_before": self.before.launches, "kernels_after": self.after.launches,
-            "bytes_before": self.before.hbm_bytes, "bytes_after": self.after.hbm_bytes,
-            "us_before": round(self.before.us, 3), "us_after": round(self.after.us, 3),
-            "footprint": self.footprint, "footprint_limit": self.footprint_limit, "limit": self.after.limit,
-        }  # fmt: skip
+            "subgraph": str(self.subgraph),
+            "members": self.members,
+            "kind": self.kind,
+            "fused": self.fused,
+            "gain": self.gain,
+            "memory_gain": round(self.memory_gain, 2),
+            "launch_gain": round(self.launch_gain, 2),
+            "latency_gain": round(self.latency_gain, 2),
+            "jit_gain": round(self.jit_gain, 2),
+            "jit_cost": round(self.jit_cost, 3),
+            "priority": self.priority,
+            "why": self.why,
+            "rule": self.rule,
+            "kernels_before": self.before.launches,
+            "kernels_after": self.after.launches,
+            "bytes_before": self.before.hbm_bytes,
+            "bytes_after": self.after.hbm_bytes,
+            "us_before": round(self.before.us, 3),
+            "us_after": round(self.after.us, 3),
+            "footprint": self.footprint,
+            "footprint_limit": self.footprint_limit,
+            "limit": self.after.limit,
+        }
 
 
 def subgraph_of(search: Search, ops: Sequence[int], after: GroupCost) -> Subgraph:
@@ -98,7 +114,9 @@ def find_candidates(search: Search, groups: Sequence[Group]) -> list[Candidate]:
     return sorted(found, key=lambda c: (-c.gain, not c.fused, c.members))
 
 
-def candidate_of(search: Search, ops: Sequence[int], group: Group, refused: str, rule: str, gain: float | None = None) -> Candidate:
+def candidate_of(
+    search: Search, ops: Sequence[int], group: Group, refused: str, rule: str, gain: float | None = None
+) -> Candidate:
     """One candidate; `refused` is the reason why it isn't fused, `gain` what a rule says (0..1)."""
     assert group.cost is not None
     subgraph = subgraph_of(search, ops, group.cost)
@@ -110,10 +128,21 @@ def candidate_of(search: Search, ops: Sequence[int], group: Group, refused: str,
     modelled = 100 * (before.us - after.us - jit) / whole
     percent = round(100 * gain) if gain is not None else round(modelled)
     return Candidate(
-        subgraph, group.kind, percent, memory, launch, 100 * (before.us - after.us) / whole - memory - launch,
-        -100 * jit / whole, after.jit_s, "high" if percent >= HIGH else "medium" if percent >= MEDIUM else "low",
-        refused or _why(before, after), not refused, after.footprint, search.model.target.ub_usable_bytes, rule,
-    )  # fmt: skip
+        subgraph,
+        group.kind,
+        percent,
+        memory,
+        launch,
+        100 * (before.us - after.us) / whole - memory - launch,
+        -100 * jit / whole,
+        after.jit_s,
+        "high" if percent >= HIGH else "medium" if percent >= MEDIUM else "low",
+        refused or _why(before, after),
+        not refused,
+        after.footprint,
+        search.model.target.ub_usable_bytes,
+        rule,
+    )
 
 
 def _why(before: GroupCost, after: GroupCost) -> str:

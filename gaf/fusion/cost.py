@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group costs: bytes per memory level, cycles per pipe, launches, build seconds; and the model users override.
+"""What a group costs: bytes per memory level, cycles per pipe, launches, build seconds; and the model users
+override.
 
 `Work` is what a region asks of the chip at given sizes, independent of where its operands lie. `CostModel`
-turns it into time: the slowest of memory, vector and cube work, plus what doesn't overlap in the first and last
+turns it into time: the slowest of memory, vector and cube work, plus what doesn't overlap in the first and
+last
 tile, plus the start of the kernel. The figures are those of `gaf.target.rates`; formulas follow shared design
 notes on 910B: rounds over cores are counted whole, because that decides more than bandwidth on small tensors.
 """
@@ -32,7 +34,8 @@ DEFAULT_EXTENT = 128
 """Size at which a symbolic dim is priced when the user gives none."""
 
 BLOCK = 128
-"""Rows and columns of a matmul block; the lowering takes fewer rows when there are fewer blocks than cores."""
+"""Rows and columns of a matmul block; the lowering takes fewer rows when there are fewer blocks than cores.
+"""
 
 FRACTAL = 16
 """Rows and columns of the cube's smallest operand."""
@@ -44,16 +47,43 @@ Sizes = Mapping[str, int]
 
 # What the lowering makes of a scalar function on full float32 tiles; names of `ascendc.cycles.VECTOR_F32`.
 _CALLS: dict[str, tuple[str, ...]] = {
-    "neg": ("Muls",), "abs": ("Abs",), "exp": ("Exp",), "log": ("Ln",), "sqrt": ("Sqrt",), "relu": ("Relu",),
-    "rsqrt": ("Sqrt", "Duplicate", "Div"), "reciprocal": ("Duplicate", "Div"), "tanh": ("Tanh",), "erf": ("Erf",),
-    "sigmoid": ("Muls", "Exp", "Adds", "Duplicate", "Div"), "sin": ("Sin",), "cos": ("Cos",), "tan": ("Tan",),
-    "add": ("Add",), "sub": ("Sub",), "mul": ("Mul",), "div": ("Div",), "max": ("Max",), "min": ("Min",),
-    "pow": ("Power",), "select": ("Compare", "Select"), "cast": ("Cast",), "floor": ("Cast", "Cast"),
-    "ceil": ("Cast", "Cast"), "rint": ("Cast", "Cast"), "trunc": ("Cast", "Cast"),
-    "sign": ("Compare", "Compare", "Select", "Select"), "fmod": ("Div", "Cast", "Cast", "Mul", "Sub"),
-    "floormod": ("Div", "Cast", "Cast", "Mul", "Sub"), "atan": ("Atan",), "atan2": ("Div", "Atan", "Select"),
-    "not": ("Muls", "Adds"), "and": ("Mul",), "or": ("Max",), "xor": ("Sub", "Abs"),
-}  # fmt: skip
+    "neg": ("Muls",),
+    "abs": ("Abs",),
+    "exp": ("Exp",),
+    "log": ("Ln",),
+    "sqrt": ("Sqrt",),
+    "relu": ("Relu",),
+    "rsqrt": ("Sqrt", "Duplicate", "Div"),
+    "reciprocal": ("Duplicate", "Div"),
+    "tanh": ("Tanh",),
+    "erf": ("Erf",),
+    "sigmoid": ("Muls", "Exp", "Adds", "Duplicate", "Div"),
+    "sin": ("Sin",),
+    "cos": ("Cos",),
+    "tan": ("Tan",),
+    "add": ("Add",),
+    "sub": ("Sub",),
+    "mul": ("Mul",),
+    "div": ("Div",),
+    "max": ("Max",),
+    "min": ("Min",),
+    "pow": ("Power",),
+    "select": ("Compare", "Select"),
+    "cast": ("Cast",),
+    "floor": ("Cast", "Cast"),
+    "ceil": ("Cast", "Cast"),
+    "rint": ("Cast", "Cast"),
+    "trunc": ("Cast", "Cast"),
+    "sign": ("Compare", "Compare", "Select", "Select"),
+    "fmod": ("Div", "Cast", "Cast", "Mul", "Sub"),
+    "floormod": ("Div", "Cast", "Cast", "Mul", "Sub"),
+    "atan": ("Atan",),
+    "atan2": ("Div", "Atan", "Select"),
+    "not": ("Muls", "Adds"),
+    "and": ("Mul",),
+    "or": ("Max",),
+    "xor": ("Sub", "Abs"),
+}
 _COMPARE = ("Compare", "Duplicate", "Select")
 _UNKNOWN = ("Erf",)  # a composite of unknown cost is priced like a costly known one
 
@@ -62,7 +92,9 @@ PIPES = ("memory", "load", "vector", "store", "cube")
 
 @dataclass(frozen=True)
 class Matmul:
-    """One contraction of a group: extents, the dtype name of its operands, and whether the left one is computed."""
+    """One contraction of a group: extents, the dtype name of its operands, and whether the left one is
+    computed.
+    """
 
     rows: int
     columns: int
@@ -76,7 +108,8 @@ class Work:
     """What a region asks of the chip at given sizes.
 
     `reads` and `writes` are bytes, one entry per input and output, every operand counted once and gathered
-    tables by the rows that are read. `cycles` and `starts` are vector cycles over all elements, and those that
+    tables by the rows that are read. `cycles` and `starts` are vector cycles over all elements, and those
+    that
     every tile adds. `rows` x `lanes` is the tile space, `grid` the number of them. `live` counts the float32
     tiles that live at a time. `row_complete`: a core finishes whole rows, so columns aren't split over cores.
     """
@@ -174,7 +207,9 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     gathered: dict[int, int] = {}
     cycles = starts = 0.0
     matmuls: list[Matmul] = []
-    operands = {a for n in region.nodes if n.kind == "contract" for a in n.args if region.nodes[a].kind == "load"}
+    operands = {
+        a for n in region.nodes if n.kind == "contract" for a in n.args if region.nodes[a].kind == "load"
+    }
     for i, node in enumerate(region.nodes):
         if node.kind == "load":
             if any(reads_in(e) for e in node.index):
@@ -195,14 +230,18 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
             rows = [a for a in left.axes - right.axes if a == schedule.rows] or sorted(left.axes - right.axes)
             matmuls.append(
                 Matmul(
-                    count(rows), count(right.axes - left.axes), count(node.over), left.dtype.name,
+                    count(rows),
+                    count(right.axes - left.axes),
+                    count(node.over),
+                    left.dtype.name,
                     left.kind != "load",
                 )  # fmt: skip
             )
         elif node.kind == "coord":
             cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
     reads = tuple(
-        (gathered[i] if i in gathered else t.num_elements().evaluate(env)) * t.dtype.bytes for i, t in enumerate(types)
+        (gathered[i] if i in gathered else t.num_elements().evaluate(env)) * t.dtype.bytes
+        for i, t in enumerate(types)
     )
     writes = tuple(o.type.num_bytes().evaluate(env) for o in region.outputs)
     stored = region.nodes[region.outputs[0].node] if region.outputs else None
@@ -210,17 +249,21 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     bare = lone and len(region.outputs) == 1 and stored is not None and stored.kind == "contract"
     lanes = extent.get(schedule.lanes, 1)
     return Work(
-        reads, writes, cycles, starts,
+        reads,
+        writes,
+        cycles,
+        starts,
         rows=extent.get(schedule.rows, 1) if schedule.rows else 1,
         lanes=lanes,
         grid=count(schedule.grid),
         live=_live(region),
         matmuls=tuple(matmuls),
-        row_complete=schedule.is_cube and (schedule.reduced is not None or any(m.computed for m in matmuls) or len(matmuls) > 1),
+        row_complete=schedule.is_cube
+        and (schedule.reduced is not None or any(m.computed for m in matmuls) or len(matmuls) > 1),
         passes=_passes(region) if schedule.streamed else 1,
         bare=bare and not lanes % FRACTAL,
         kind=schedule.kind,
-    )  # fmt: skip
+    )
 
 
 def _add(cycles: float, starts: float, call: str, elements: int) -> tuple[float, float]:
@@ -350,7 +393,9 @@ class OpView:
 
 @dataclass(frozen=True)
 class GroupView:
-    """A group of ops as `estimate_group` sees it; `resident` says which operands the previous kernels left in L2."""
+    """A group of ops as `estimate_group` sees it; `resident` says which operands the previous kernels left in
+    L2.
+    """
 
     ops: tuple[OpView, ...]
     work: Work
@@ -383,7 +428,8 @@ class CostModel:
 
     `matmul_latency_table` maps (batch..., M, K, N) to measured µs; missing shapes fall back to the model.
     `expected_runs` spreads the build time of kernels over that many runs; None: kernels are built ahead of
-    time, so build seconds are shown, but don't count against a fusion. `core_budget` and `l2_budget` limit the
+    time, so build seconds are shown, but don't count against a fusion. `core_budget` and `l2_budget` limit
+    the
     part of the chip (cube cores; bytes) that a model may count on, e.g. beside another process.
     """
 
@@ -407,14 +453,21 @@ class CostModel:
         core_budget: int | None = None,
         l2_budget: int | None = None,
     ) -> None:
-        self.configure(target, matmul_precision=matmul_precision, core_budget=core_budget, l2_budget=l2_budget)
+        self.configure(
+            target, matmul_precision=matmul_precision, core_budget=core_budget, l2_budget=l2_budget
+        )
         self.expected_runs = expected_runs
         self.current_dtype = "f32"
         if matmul_latency_table is not None:
             self.matmul_latency_table = matmul_latency_table
 
     def configure(
-        self, target: str, *, matmul_precision: str = "fp32", core_budget: int | None = None, l2_budget: int | None = None
+        self,
+        target: str,
+        *,
+        matmul_precision: str = "fp32",
+        core_budget: int | None = None,
+        l2_budget: int | None = None,
     ) -> None:
         """Price for this chip. Raises UnsupportedError for an unknown one."""
         self.target: Chip = chip(target)
@@ -422,7 +475,9 @@ class CostModel:
         self.matmul_precision = matmul_precision
         self.aic = min(self.target.aic_cores, core_budget or self.target.aic_cores)
         self.aiv = self.aic * self.target.aiv_cores // self.target.aic_cores
-        self.l2_bytes = min(self.target.l2_bytes, l2_budget if l2_budget is not None else self.target.l2_bytes)
+        self.l2_bytes = min(
+            self.target.l2_bytes, l2_budget if l2_budget is not None else self.target.l2_bytes
+        )
 
     # Users may subclass without calling __init__ of this class.
     def __getattr__(self, name: str) -> Any:
@@ -449,13 +504,26 @@ class CostModel:
         """µs of a plain matmul of (batch..., M, K, N)."""
         if len(shape) < 3:
             raise InvalidInputError(
-                "a matmul's shape in the latency table is (batch..., M, K, N)", expected="3 sizes or more", got=shape
+                "a matmul's shape in the latency table is (batch..., M, K, N)",
+                expected="3 sizes or more",
+                got=shape,
             )
         *batch, m, k, n = shape
         size = {"f16": 2, "bf16": 2}.get(dtype, 4)
         count = math.prod(batch)
         reads = (count * m * k * size, count * k * n * size)
-        work = Work(reads, (count * m * n * size,), 0, 0, m, n, count, 1, (Matmul(m, n, k, dtype),), bare=n % FRACTAL == 0)
+        work = Work(
+            reads,
+            (count * m * n * size,),
+            0,
+            0,
+            m,
+            n,
+            count,
+            1,
+            (Matmul(m, n, k, dtype),),
+            bare=n % FRACTAL == 0,
+        )
         return self.price(work).us
 
     def jit_seconds(self, ops: int) -> float:
@@ -465,7 +533,11 @@ class CostModel:
     # -- one kernel -----------------------------------------------------------------------------
 
     def price(
-        self, work: Work, resident_reads: Sequence[bool] = (), resident_writes: Sequence[bool] = (), ops: int = 1
+        self,
+        work: Work,
+        resident_reads: Sequence[bool] = (),
+        resident_writes: Sequence[bool] = (),
+        ops: int = 1,
     ) -> GroupCost:
         """The formula behind all estimates; see the module docstring."""
         r = self.rates
@@ -478,15 +550,25 @@ class CostModel:
         make = self._cube if work.matmuls else self._vector
         us, blocks, cores, pipes, head, ring = make(work, read, memory)
         return GroupCost(
-            us=us + head, hbm_bytes=work.bytes, l2_bytes=ring, resident_bytes=resident + resident_out, launch_us=head,
-            memory_us=memory, jit_s=self.jit_seconds(ops), blocks=blocks, cores=cores, pipes=pipes,
+            us=us + head,
+            hbm_bytes=work.bytes,
+            l2_bytes=ring,
+            resident_bytes=resident + resident_out,
+            launch_us=head,
+            memory_us=memory,
+            jit_s=self.jit_seconds(ops),
+            blocks=blocks,
+            cores=cores,
+            pipes=pipes,
             footprint=self.footprint(work),
-        )  # fmt: skip
+        )
 
     def _us(self, cycles: float) -> float:
         return cycles / self.target.clock_mhz
 
-    def _vector(self, work: Work, read: int, memory: float) -> tuple[float, int, int, dict[str, float], float, int]:
+    def _vector(
+        self, work: Work, read: int, memory: float
+    ) -> tuple[float, int, int, dict[str, float], float, int]:
         r = self.rates
         units = work.grid * work.rows * max(1, -(-work.lanes // FEWEST_LANES) if work.passes == 1 else 1)
         cores = max(1, min(self.aiv, units))
@@ -501,10 +583,14 @@ class CostModel:
             "store": self._us(sum(work.writes) * share / r.aiv_write_bytes_per_cycle),
             "cube": 0.0,
         }
-        head = r.launch_us + self._us(r.mte2_head_cycles + r.mte2_head_cycles_per_core * cores + r.vector_head_cycles)
+        head = r.launch_us + self._us(
+            r.mte2_head_cycles + r.mte2_head_cycles_per_core * cores + r.vector_head_cycles
+        )
         return _overlap(pipes, tiles), cores, cores, pipes, head, 0
 
-    def _cube(self, work: Work, read: int, memory: float) -> tuple[float, int, int, dict[str, float], float, int]:
+    def _cube(
+        self, work: Work, read: int, memory: float
+    ) -> tuple[float, int, int, dict[str, float], float, int]:
         r = self.rates
         columns = 1 if work.row_complete else -(-work.lanes // BLOCK)
         others = work.grid * columns
@@ -529,8 +615,12 @@ class CostModel:
                 ring += 2 * size * work.grid * m.rows * m.summed
         share = 1 / max(1, blocks)
         width = work.lanes if work.row_complete else min(BLOCK, work.lanes)
-        tiles = max(1, -(-rows * width // (2 * self._tile_elements(work))))  # of each of a block's two vector cores
-        read_back = (ring / 2 + sum(work.reads) - self._cube_reads(work)) * share / 2 / r.aiv_read_bytes_per_cycle
+        tiles = max(
+            1, -(-rows * width // (2 * self._tile_elements(work)))
+        )  # of each of a block's two vector cores
+        read_back = (
+            (ring / 2 + sum(work.reads) - self._cube_reads(work)) * share / 2 / r.aiv_read_bytes_per_cycle
+        )
         vector = max(work.cycles * share / 2 + work.starts * tiles, read_back)
         pipes = {
             "memory": memory,
@@ -539,13 +629,17 @@ class CostModel:
             "vector": 0.0 if work.bare else rounds * self._us(vector),
             "store": 0.0,
         }
-        head = r.launch_us + (0.0 if work.bare else r.mix_head_us + r.mix_head_full_us * cores / self.target.aic_cores)
+        head = r.launch_us + (
+            0.0 if work.bare else r.mix_head_us + r.mix_head_full_us * cores / self.target.aic_cores
+        )
         steps = rounds if not any(m.computed for m in work.matmuls) else max(1, rounds)
         return _overlap(pipes, max(1, steps)), blocks, cores, pipes, head, ring
 
     def _cube_reads(self, work: Work) -> int:
         """Bytes of operands that the cube cores load, or all that is read if some of them are computed."""
-        size = sum((m.rows * m.summed + m.summed * m.columns) * work.grid * 4 for m in work.matmuls if not m.computed)
+        size = sum(
+            (m.rows * m.summed + m.summed * m.columns) * work.grid * 4 for m in work.matmuls if not m.computed
+        )
         return min(size, sum(work.reads))
 
     def _tile_elements(self, work: Work) -> int:
@@ -553,15 +647,23 @@ class CostModel:
 
     def footprint(self, work: Work) -> int:
         """Bytes of UB at the smallest tile: one row of the lanes if they are reduced whole, else one repeat."""
-        lanes = work.lanes if (work.row_complete or "reduction" in work.kind) and work.passes == 1 else min(work.lanes, 64)
+        lanes = (
+            work.lanes
+            if (work.row_complete or "reduction" in work.kind) and work.passes == 1
+            else min(work.lanes, 64)
+        )
         return 4 * work.live * _up(lanes, 8)
 
     # -- lower bound ------------------------------------------------------------------------------
 
     def lower_bound_us(self, hbm_bytes: int, macs: Mapping[str, int], kernels: int = 1) -> float:
-        """No plan is faster: all compulsory bytes at full bandwidth, or all products at the cube's peak, and launches."""
+        """No plan is faster: all compulsory bytes at full bandwidth, or all products at the cube's peak, and
+        launches.
+        """
         r = self.rates
-        cube = sum(n / r.macs(kind) for kind, n in macs.items()) / self.target.aic_cores / self.target.clock_mhz
+        cube = (
+            sum(n / r.macs(kind) for kind, n in macs.items()) / self.target.aic_cores / self.target.clock_mhz
+        )
         return max(1e6 * hbm_bytes / r.hbm_bytes_per_s, cube) + kernels * r.launch_us
 
 
@@ -585,7 +687,9 @@ CostModel.matmul_latency_table = property(_table, _set_table, doc="Measured µs 
 def _overlap(pipes: Mapping[str, float], steps: int) -> float:
     """Pipes work side by side except in the first and last of `steps` tiles."""
     slowest = max(pipes.values())
-    rest = sum(v for k, v in pipes.items() if k != "memory") - max(v for k, v in pipes.items() if k != "memory")
+    rest = sum(v for k, v in pipes.items() if k != "memory") - max(
+        v for k, v in pipes.items() if k != "memory"
+    )
     return slowest + rest / steps
 
 
@@ -597,7 +701,9 @@ def _up(value: int, step: int) -> int:
 
 
 def checked(value: Any, model: CostModel, node: str, what: str) -> float:
-    """A time from a user's model. Raises InvalidInputError, naming model and node, unless it is finite and >= 0."""
+    """A time from a user's model. Raises InvalidInputError, naming model and node, unless it is finite and >=
+    0.
+    """
     try:
         number = float(value)
     except (TypeError, ValueError):
@@ -618,7 +724,8 @@ def ask(model: CostModel, method: str, argument: Any, node: str) -> Any:
         raise
     except Exception as error:
         raise InvalidInputError(
-            f"cost model '{type(model).__name__}' raised {type(error).__name__} in {method}: {error}", where=node
+            f"cost model '{type(model).__name__}' raised {type(error).__name__} in {method}: {error}",
+            where=node,
         ) from error
 
 
@@ -643,22 +750,35 @@ class Pricer:
             own = CostModel.estimate_latency(self.model, view)
             value = own
             if not self.own_leaves:
-                value = checked(ask(self.model, "estimate_latency", view, view.name), self.model, view.name, "estimate_latency")
+                value = checked(
+                    ask(self.model, "estimate_latency", view, view.name),
+                    self.model,
+                    view.name,
+                    "estimate_latency",
+                )
             found = self.leaves[op] = (value, own)
         return found
 
     def group(
-        self, ops: Sequence[Operation], works: Sequence[Work | None], work: Work, reads: Sequence[bool], writes: Sequence[bool]
+        self,
+        ops: Sequence[Operation],
+        works: Sequence[Work | None],
+        work: Work,
+        reads: Sequence[bool],
+        writes: Sequence[bool],
     ) -> GroupCost:
         """The cost of `ops` as one kernel.
 
-        A leaf that the user's model prices differently from the built-in one changes every group with that op:
+        A leaf that the user's model prices differently from the built-in one changes every group with that
+        op:
         by the difference if it is slower, by the ratio if it is faster.
         """
         key = (work, tuple(reads), tuple(writes), len(ops))
         cost = self.groups.get(key)
         if cost is None or not self.own_groups:
-            view = GroupView(tuple(OpView(o, self.env, w) for o, w in zip(ops, works)), work, tuple(reads), tuple(writes))
+            view = GroupView(
+                tuple(OpView(o, self.env, w) for o, w in zip(ops, works)), work, tuple(reads), tuple(writes)
+            )
             cost = self._asked(view, ops)
             self.groups[key] = cost
         if self.own_leaves:
@@ -678,7 +798,9 @@ class Pricer:
             checked(answer.us, self.model, node, "estimate_group")
             return answer
         us = checked(answer, self.model, node, "estimate_group")
-        return replace(self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops)), us=us)
+        return replace(
+            self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops)), us=us
+        )
 
 
 def value_bytes(value: SSAValue, env: Sizes) -> int:

@@ -2,7 +2,8 @@
 """Exact search on small clusters, and how far a plan is from the best: cost, lower bound, gap.
 
 A cluster is a set of ops connected by edges whose two ends could share a kernel. Elementwise ops with one
-consumer are contracted into it first; then a dynamic program over downsets tries every connected, closed set as
+consumer are contracted into it first; then a dynamic program over downsets tries every connected, closed set
+as
 the next kernel. It is exact over the contracted ops and over sets that are connected by data flow.
 """
 
@@ -41,8 +42,10 @@ Cost = tuple[float, ...]
 class SearchReport:
     """How good a plan is. Times in µs, sizes in bytes; `clusters` is 0 if no exact search was asked for.
 
-    `cost_us` is the modelled time of the plan, `lower_bound_us` what no plan of these ops can beat: compulsory
-    bytes of the model at full bandwidth, or its products at the cube's peak, and one launch. `gap_pct` compares the plan
+    `cost_us` is the modelled time of the plan, `lower_bound_us` what no plan of these ops can beat:
+    compulsory
+    bytes of the model at full bandwidth, or its products at the cube's peak, and one launch. `gap_pct`
+    compares the plan
     with the exact optimum on clusters where that is known (`exact_clusters`), and with the bound elsewhere.
     """
 
@@ -69,11 +72,18 @@ class SearchReport:
     def to_json(self) -> dict[str, Any]:
         """Plain data without times of this run."""
         return {
-            "strategy": self.strategy, "objective": self.objective, "kernels": self.kernels, "hbm_bytes": self.hbm_bytes,
-            "l2_bytes": self.l2_bytes, "compulsory_bytes": self.compulsory_bytes, "cost_us": round(self.cost_us, 3),
-            "lower_bound_us": round(self.lower_bound_us, 3), "clusters": self.clusters,
-            "exact_clusters": self.exact_clusters, "gap_pct": round(self.gap_pct, 2),
-        }  # fmt: skip
+            "strategy": self.strategy,
+            "objective": self.objective,
+            "kernels": self.kernels,
+            "hbm_bytes": self.hbm_bytes,
+            "l2_bytes": self.l2_bytes,
+            "compulsory_bytes": self.compulsory_bytes,
+            "cost_us": round(self.cost_us, 3),
+            "lower_bound_us": round(self.lower_bound_us, 3),
+            "clusters": self.clusters,
+            "exact_clusters": self.exact_clusters,
+            "gap_pct": round(self.gap_pct, 2),
+        }
 
 
 # -- clusters ---------------------------------------------------------------------------------------
@@ -92,7 +102,11 @@ def clusters_of(search: Search) -> list[list[int]]:
     for i in sorted(search.alone):
         find(min(search.alone[i].ops))
         for s in search.graph.sources(i):
-            if s not in search.alone or search.alone[s] is search.alone[i] or len(set(search.graph.consumers(s))) > FAN_OUT:
+            if (
+                s not in search.alone
+                or search.alone[s] is search.alone[i]
+                or len(set(search.graph.consumers(s))) > FAN_OUT
+            ):
                 continue
             if _pair(search, s, i):
                 a, b = find(min(search.alone[s].ops)), find(min(search.alone[i].ops))
@@ -113,7 +127,9 @@ def _pair(search: Search, a: int, b: int) -> bool:
 
 
 def contract(search: Search, cluster: Sequence[int]) -> list[list[int]]:
-    """Units of a cluster: elementwise ops join their only consumer where that is legal; in an order of the data flow."""
+    """Units of a cluster: elementwise ops join their only consumer where that is legal; in an order of the
+    data flow.
+    """
     inside = set(cluster)
     unit: dict[int, list[int]] = {}
     for i in cluster:
@@ -155,7 +171,9 @@ def contract(search: Search, cluster: Sequence[int]) -> list[list[int]]:
 def _ordered(search: Search, units: list[list[int]]) -> list[list[int]]:
     """Units sorted so that producers come first."""
     of = {i: k for k, u in enumerate(units) for i in u}
-    before = [{of[s] for i in u for s in search.graph.sources(i) if s in of} - {k} for k, u in enumerate(units)]
+    before = [
+        {of[s] for i in u for s in search.graph.sources(i) if s in of} - {k} for k, u in enumerate(units)
+    ]
     done: list[int] = []
     left = set(range(len(units)))
     while left:
@@ -173,9 +191,11 @@ def _ordered(search: Search, units: list[list[int]]) -> list[list[int]]:
 def best_partition(
     needs: Sequence[int], price: Callable[[int], Cost | None], max_sets: int = MAX_SETS
 ) -> tuple[Cost, list[int]] | None:
-    """The cheapest partition of nodes 0..n-1 into groups with an order; None if too many groups would be priced.
+    """The cheapest partition of nodes 0..n-1 into groups with an order; None if too many groups would be
+    priced.
 
-    `needs[i]` is the bit set of direct predecessors of i; `price(mask)` the additive cost of a group, None if it
+    `needs[i]` is the bit set of direct predecessors of i; `price(mask)` the additive cost of a group, None if
+    it
     is illegal. Costs compare like tuples.
     """
     count = len(needs)
@@ -363,7 +383,11 @@ def _key(search: Search, cluster: Sequence[int], position: dict[int, int]) -> tu
         for value in external:
             owner = search.graph.number.get(value.owner) if not isinstance(value.owner, type(None)) else None  # type: ignore[arg-type]
             where: object = position.get(owner) if owner is not None else None
-            ends.append(where if where is not None else ("x", outside.setdefault(value, len(outside)), value in search.resident))
+            ends.append(
+                where
+                if where is not None
+                else ("x", outside.setdefault(value, len(outside)), value in search.resident)
+            )
         users = tuple(sorted(position.get(c, -1) for c in search.graph.consumers(i)))
         parts.append((signature, tuple(ends), users, tuple(r in search.resident for r in op.results)))
     return tuple(parts)

@@ -50,16 +50,26 @@ def apply_rules(search: Search) -> None:
                 continue
             if proposal is not None:
                 proposals.append(proposal)
-    for p in sorted(proposals, key=lambda p: -p.gain):  # stable: the order of rules and of the block decides ties
+    for p in sorted(
+        proposals, key=lambda p: -p.gain
+    ):  # stable: the order of rules and of the block decides ties
         _apply(search, p)
 
 
 def _propose(search: Search, rule: FusionRule, match: Match) -> _Proposal | None:
-    """A legal match with its gain, or None with the refusal recorded. Raises InvalidInputError if the rule fails."""
+    """A legal match with its gain, or None with the refusal recorded. Raises InvalidInputError if the rule
+    fails.
+    """
     ops = match.ops
     on_host = [i for i in ops if i in search.host]
     if on_host:
-        _refuse(search, ops, f"{search.graph.name(on_host[0])} has no kernel: {search.host[on_host[0]]}", rule, None)
+        _refuse(
+            search,
+            ops,
+            f"{search.graph.name(on_host[0])} has no kernel: {search.host[on_host[0]]}",
+            rule,
+            None,
+        )
         return None
     ops = sorted({j for i in ops for j in search.alone[i].ops})
     try:
@@ -85,7 +95,13 @@ def _apply(search: Search, proposal: _Proposal) -> None:
     taken = [i for i in proposal.ops if search.unit_of[i].rule is not None]
     if taken:
         other = search.unit_of[taken[0]].rule
-        _refuse(search, proposal.ops, f"{search.graph.name(taken[0])} belongs to a match of rule '{other}'", proposal.rule, proposal.group)
+        _refuse(
+            search,
+            proposal.ops,
+            f"{search.graph.name(taken[0])} belongs to a match of rule '{other}'",
+            proposal.rule,
+            proposal.group,
+        )
         return
     before = total([c for c in (u.cost for u in _units(search, proposal.ops)) if c is not None])
     nodes = tuple(search.graph.name(i) for i in proposal.ops)
@@ -106,8 +122,12 @@ def _units(search: Search, ops: list[int]) -> list[Group]:
 def _refuse(search: Search, ops: list[int], reason: str, rule: FusionRule, group: Group | None) -> None:
     units = [u for u in _units(search, ops) if u.cost is not None]
     search.decide(
-        tuple(search.graph.name(i) for i in ops), (), reason, total([u.cost for u in units if u.cost is not None]), group,
+        tuple(search.graph.name(i) for i in ops),
+        (),
+        reason,
+        total([u.cost for u in units if u.cost is not None]),
+        group,
         rule.title,
-    )  # fmt: skip
+    )
     if group is not None:
         search.refused.append((list(ops), reason, rule.title))

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local improvement of a greedy plan: ops at the border between two kernels move over where that lowers the cost.
+"""Local improvement of a greedy plan: ops at the border between two kernels move over where that lowers the
+cost.
 
 Moves as of Fiduccia and Mattheyses: an op without readers in its group may go to a group that reads it, an op
-without producers in its group to one that feeds it, and all that follows a matmul to one that reads it. A move
+without producers in its group to one that feeds it, and all that follows a matmul to one that reads it. A
+move
 must keep both groups legal and the kernels in an order.
 """
 
@@ -37,7 +39,9 @@ def improve(search: Search) -> int:
             if len(group.ops) < 2 or group.rule is not None or search.alone[number].ops != [number]:
                 continue
             for moved, forward in ([number], True), ([number], False), (_tail(search, number, group), True):
-                if moved and any(_move(search, moved, group, t, forward) for t in _targets(search, moved, group, forward)):
+                if moved and any(
+                    _move(search, moved, group, t, forward) for t in _targets(search, moved, group, forward)
+                ):
                     moves += 1
                     break
         if moves == before:

@@ -2,7 +2,8 @@
 """Finds LayerNorm, Softmax, GELU and the like in any spelling, by what a group computes and not by op names.
 
 A group between one source value and one result is turned into a region and evaluated in float64 on probes. It
-is a norm if every lane of the result is an affine function of the normalised probe, an activation if it equals a
+is a norm if every lane of the result is an affine function of the normalised probe, an activation if it
+equals a
 formula of the op table. Names found here label groups and serve patterns; they never decide legality.
 """
 
@@ -89,7 +90,9 @@ class _Finder:
             meaning = g.meaning(i)
             if meaning is None or not meaning.is_elementwise or not _calls(meaning.stages[0].body) & _CURVED:
                 continue
-            if isinstance(g.ops[i], activation.GeluOp | activation.SiluOp | activation.MishOp | activation.SoftplusOp):
+            if isinstance(
+                g.ops[i], activation.GeluOp | activation.SiluOp | activation.MishOp | activation.SoftplusOp
+            ):
                 continue  # a node of its own already
             best: Macro | None = None
             for source in self.origins(g.ops[i].operands[0], 6):
@@ -125,9 +128,18 @@ class _Finder:
                 if not isinstance(owner, Operation):
                     continue
                 j = g.number[owner]
-                act = names.plain(names.op_type(owner)) in ("sigmoid", "gelu", "silu", "tanh", "relu", "hardsigmoid")
+                act = names.plain(names.op_type(owner)) in (
+                    "sigmoid",
+                    "gelu",
+                    "silu",
+                    "tanh",
+                    "relu",
+                    "hardsigmoid",
+                )
                 inner = names_of.get(j)
-                if (act or (inner is not None and inner.name in names.MACROS[4:9])) and list(g.consumers(j)) == [i]:
+                if (act or (inner is not None and inner.name in names.MACROS[4:9])) and list(
+                    g.consumers(j)
+                ) == [i]:
                     yield Macro("Gate", frozenset((i, *(inner.ops if inner is not None else (j,)))))
                     break
 
@@ -203,7 +215,9 @@ class _Finder:
         return iter(sorted(found))
 
     def between(self, source: SSAValue, end: int, seed: int) -> set[int] | None:
-        """Ops on the way from `source` to `end`; None if there are too many or a value of them is read elsewhere."""
+        """Ops on the way from `source` to `end`; None if there are too many or a value of them is read
+        elsewhere.
+        """
         g = self.graph
         start = self.position(source)
         ops: set[int] = set()
@@ -335,7 +349,9 @@ def _affine(got: np.ndarray, unit: np.ndarray) -> np.ndarray | None:
 
 
 def _close(a: np.ndarray, b: np.ndarray, tolerance: float = 1e-6) -> bool:
-    return bool(np.all(np.isfinite(a))) and float(np.max(np.abs(a - b))) <= tolerance * (1e-30 + float(np.max(np.abs(b))))
+    return bool(np.all(np.isfinite(a))) and float(np.max(np.abs(a - b))) <= tolerance * (
+        1e-30 + float(np.max(np.abs(b)))
+    )
 
 
 def _activation(region: Region) -> str | None:
@@ -363,7 +379,10 @@ def _library() -> tuple[tuple[str, np.ndarray], ...]:
         ("HardSwish", activation.HardSwishOp, {}),
         ("Softplus", activation.SoftplusOp, {}),
     )
-    return tuple((name, np.asarray(scalar.evaluate(op.body(attrs), [probes]), np.float64)) for name, op, attrs in entries)
+    return tuple(
+        (name, np.asarray(scalar.evaluate(op.body(attrs), [probes]), np.float64))
+        for name, op, attrs in entries
+    )
 
 
 _FOLD = {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}

@@ -17,14 +17,33 @@ from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.dialects.graph.registry import all_ops, onnx_names
 
 MACROS = (
-    "LayerNorm", "RMSNorm", "Softmax", "LogSoftmax", "Gelu", "QuickGelu", "Silu", "Mish", "HardSwish", "Softplus",
-    "Linear", "Gate", "Scale",
-)  # fmt: skip
+    "LayerNorm",
+    "RMSNorm",
+    "Softmax",
+    "LogSoftmax",
+    "Gelu",
+    "QuickGelu",
+    "Silu",
+    "Mish",
+    "HardSwish",
+    "Softplus",
+    "Linear",
+    "Gate",
+    "Scale",
+)
 """Names that stand for a group of ops, found by what the ops compute."""
 
-_ALIASES = {"swish": "silu", "fastgelu": "gelu", "layernormalization": "layernorm", "rmsnormalization": "rmsnorm",
-            "simplifiedlayernormalization": "rmsnorm", "gemm": "linear", "multiply": "mul", "divide": "div",
-            "subtract": "sub"}  # fmt: skip
+_ALIASES = {
+    "swish": "silu",
+    "fastgelu": "gelu",
+    "layernormalization": "layernorm",
+    "rmsnormalization": "rmsnorm",
+    "simplifiedlayernormalization": "rmsnorm",
+    "gemm": "linear",
+    "multiply": "mul",
+    "divide": "div",
+    "subtract": "sub",
+}
 
 
 @lru_cache(maxsize=4096)

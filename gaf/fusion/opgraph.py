@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A block of graph ops as numbers: who reads whom through folded views, what escapes a group, structural keys."""
+"""A block of graph ops as numbers: who reads whom through folded views, what escapes a group, structural
+keys.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def effectful(ops: Sequence[Operation]) -> list[int]:
 class OpGraph:
     """Ops of a block by number, in block order.
 
-    `meanings` holds what every op means; `views` are those that compute nothing, `folded` the views that their
+    `meanings` holds what every op means; `views` are those that compute nothing, `folded` the views that
+    their
     readers read through instead of storing them. Ops in `host` (number -> reason) are left alone.
     """
 
@@ -49,7 +52,9 @@ class OpGraph:
         self.ops = list(block.ops)
         self.number = {op: i for i, op in enumerate(self.ops)}
         self.meanings: dict[int, object] = {
-            i: op.meaning() for i, op in enumerate(self.ops) if isinstance(op, GraphOp) and not is_constant(op)
+            i: op.meaning()
+            for i, op in enumerate(self.ops)
+            if isinstance(op, GraphOp) and not is_constant(op)
         }
         self._ids: dict[SSAValue, int] = {}
         self._values: list[SSAValue] = []
@@ -77,7 +82,9 @@ class OpGraph:
         return node_name(self.ops[number])
 
     def gathers(self, view: int) -> bool:
-        """Does this view read through an index tensor? Then it is work, unlike a transpose of the caller's data."""
+        """Does this view read through an index tensor? Then it is work, unlike a transpose of the caller's
+        data.
+        """
         meaning = self.meanings[view]
         return isinstance(meaning, View) and any(reads_in(e) for p in meaning.pieces for e in p.index)
 
@@ -139,11 +146,17 @@ class OpGraph:
 
     # -- groups -----------------------------------------------------------------------------------
 
-    def outputs_of(self, members: set[int], outside: set[int] | frozenset[int] = frozenset()) -> list[SSAValue]:
-        """Results of members that something outside needs, directly or through folded views (not those in `outside`)."""
+    def outputs_of(
+        self, members: set[int], outside: set[int] | frozenset[int] = frozenset()
+    ) -> list[SSAValue]:
+        """Results of members that something outside needs, directly or through folded views (not those in
+        `outside`).
+        """
         return [r for i in sorted(members) for r in self.ops[i].results if self.escapes(r, members, outside)]
 
-    def escapes(self, value: SSAValue, members: set[int], outside: set[int] | frozenset[int] = frozenset()) -> bool:
+    def escapes(
+        self, value: SSAValue, members: set[int], outside: set[int] | frozenset[int] = frozenset()
+    ) -> bool:
         stack = [value]
         while stack:
             for use in stack.pop().uses:
@@ -192,9 +205,14 @@ class OpGraph:
         return found
 
     def signature(
-        self, ops: Iterable[int], outputs: Sequence[SSAValue], outside: set[int] | frozenset[int] = frozenset()
+        self,
+        ops: Iterable[int],
+        outputs: Sequence[SSAValue],
+        outside: set[int] | frozenset[int] = frozenset(),
     ) -> tuple[tuple, list[SSAValue]]:
-        """A key that is equal for structurally equal groups, and the outside values in an order that fits the key."""
+        """A key that is equal for structurally equal groups, and the outside values in an order that fits the
+        key.
+        """
         numbers: dict[int, int] = {}
         parts: list[object] = []
         external: list[SSAValue] = []

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declarative patterns over a graph: slots of names, matched along the data flow.
 
-A slot matches a connected, non-empty group of ops with one of its names, or a macro (LayerNorm in any spelling,
+A slot matches a connected, non-empty group of ops with one of its names, or a macro (LayerNorm in any
+spelling,
 Linear, Gate...). The group of a slot reads a result of the group before it.
 """
 
@@ -37,16 +38,22 @@ class Slot:
 class Pattern:
     """`Pattern("CustomOp") >> Pattern("ReLU")`: a chain of slots; several names, or `|`, are alternatives."""
 
-    def __init__(self, *alternatives: str, optional: bool = False, _slots: tuple[Slot, ...] | None = None) -> None:
+    def __init__(
+        self, *alternatives: str, optional: bool = False, _slots: tuple[Slot, ...] | None = None
+    ) -> None:
         if _slots is None:
             if not alternatives or not all(isinstance(n, str) and n.strip() for n in alternatives):
-                raise InvalidInputError("a Pattern needs the name of an op", expected='Pattern("Add")', got=alternatives)
+                raise InvalidInputError(
+                    "a Pattern needs the name of an op", expected='Pattern("Add")', got=alternatives
+                )
             _slots = (Slot("+".join(alternatives), tuple(alternatives), optional),)
         self.slots = _slots
 
     def __rshift__(self, other: Pattern) -> Pattern:
         if not isinstance(other, Pattern):
-            raise InvalidInputError("only patterns can be chained with >>", expected="Pattern", got=type(other).__name__)
+            raise InvalidInputError(
+                "only patterns can be chained with >>", expected="Pattern", got=type(other).__name__
+            )
         return Pattern(_slots=self.slots + other.slots)
 
     def __or__(self, other: Pattern) -> Pattern:
@@ -73,7 +80,9 @@ def parse_pattern(pattern: Any, rule: str) -> tuple[Slot, ...]:
             expected='[("norm", ["LayerNorm", "RMSNorm"]), ("proj", ["Linear"])]', got=type(pattern).__name__,
         )  # fmt: skip
     if all(s.optional for s in slots):
-        raise InvalidInputError("the pattern of a fusion rule names nothing", where=f"rule '{rule}'", expected="one slot or more")
+        raise InvalidInputError(
+            "the pattern of a fusion rule names nothing", where=f"rule '{rule}'", expected="one slot or more"
+        )
     known = names.known_names()
     for slot in slots:
         for name in slot.names:
@@ -92,10 +101,14 @@ def _slot(entry: Any, number: int, rule: str) -> Slot:
     if isinstance(entry, str):
         entry = (entry, [entry])
     if not isinstance(entry, Sequence) or len(entry) not in (2, 3) or not isinstance(entry[0], str):
-        raise InvalidInputError("a slot is a pair (label, names)", where=where, expected='("norm", ["LayerNorm"])', got=entry)
+        raise InvalidInputError(
+            "a slot is a pair (label, names)", where=where, expected='("norm", ["LayerNorm"])', got=entry
+        )
     wanted = [entry[1]] if isinstance(entry[1], str) else list(entry[1])
     if not wanted or not all(isinstance(n, str) and n.strip() for n in wanted):
-        raise InvalidInputError("a slot names nothing", where=f"{where} ('{entry[0]}')", expected="names of ops", got=entry[1])
+        raise InvalidInputError(
+            "a slot names nothing", where=f"{where} ('{entry[0]}')", expected="names of ops", got=entry[1]
+        )
     return Slot(entry[0], tuple(wanted), len(entry) == 3 and entry[2] == "optional")
 
 
@@ -148,7 +161,9 @@ class Matcher:
                     taken |= set(match.ops)
                     yield match
 
-    def _extend(self, slots: Sequence[Slot], before: frozenset[int], taken: set[int]) -> tuple[frozenset[int], ...] | None:
+    def _extend(
+        self, slots: Sequence[Slot], before: frozenset[int], taken: set[int]
+    ) -> tuple[frozenset[int], ...] | None:
         if not slots:
             return ()
         for group in self._groups(slots[0], before, taken):
@@ -195,7 +210,9 @@ class Matcher:
                 continue
             near = sorted(set(self.graph.consumers(i)))
             if first:
-                near += [s for s in sorted(set(self.graph.sources(i))) if set(self.graph.consumers(s)) <= group]
+                near += [
+                    s for s in sorted(set(self.graph.sources(i))) if set(self.graph.consumers(s)) <= group
+                ]
             for j in near:
                 if j in group or j in outside or not self.names.get(j, frozenset()) & wanted:
                     continue
@@ -207,7 +224,11 @@ class Matcher:
 
     def _contracts(self, number: int) -> bool:
         meaning = self.graph.meaning(number)
-        return meaning is not None and any(s.reduced and len(s.reads) > 1 for s in meaning.stages) and len(meaning.stages) == 1
+        return (
+            meaning is not None
+            and any(s.reduced and len(s.reads) > 1 for s in meaning.stages)
+            and len(meaning.stages) == 1
+        )
 
     def _reenters(self, number: int, group: set[int]) -> bool:
         """Does `number` read a value that was computed from the group outside it?"""

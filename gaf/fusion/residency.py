@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values stay in L2 between the kernel that writes them and those that read them: one rule for all plans.
+"""Which values stay in L2 between the kernel that writes them and those that read them: one rule for all
+plans.
 
 A value counts as resident if the live data stays below a limit from its definition to its last use: all
-intermediate values that are alive, and what the op at hand reads besides. The rule looks at the unfused op order,
+intermediate values that are alive, and what the op at hand reads besides. The rule looks at the unfused op
+order,
 so fused and unfused plans take the same bytes at L2 speed.
 """
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fusion rules of users: a pattern and a gain, registered for the process or for a block of code.
 
-A rule adds a candidate and says what it is worth; it can't make an illegal group legal. `register_fusion` is the
+A rule adds a candidate and says what it is worth; it can't make an illegal group legal. `register_fusion` is
+the
 short form with `Pattern >> Pattern` and a `FusedNode`.
 """
 
@@ -72,7 +73,8 @@ class Subgraph:
 class FusionRule:
     """A pattern of slots and its gain; subclass it, or give `name`, `pattern` and `gain` to the constructor.
 
-    `pattern` is a list of (label, names) pairs or a `Pattern`. `evaluate_gain(subgraph)` returns a fraction 0..1
+    `pattern` is a list of (label, names) pairs or a `Pattern`. `evaluate_gain(subgraph)` returns a fraction
+    0..1
     of the members' time; by default the modelled one.
     """
 
@@ -118,7 +120,8 @@ class FusionRule:
 class FusedNode:
     """The kernel that stands for matched ops: its name and inputs.
 
-    Missing outside inputs are appended, outputs are inferred. `device_function` names an Ascend C function for
+    Missing outside inputs are appended, outputs are inferred. `device_function` names an Ascend C function
+    for
     ops without a body that gaf knows; there is no lowering for it yet.
     """
 
@@ -175,13 +178,18 @@ def register_fusion_rule(rule: FusionRule) -> FusionRule:
     Raises InvalidInputError if its pattern is empty or misspelt, or if another rule has its name.
     """
     if isinstance(rule, type):
-        raise InvalidInputError("register an instance of the rule", where=f"rule '{rule.__name__}'", hint=f"{rule.__name__}()")
+        raise InvalidInputError(
+            "register an instance of the rule", where=f"rule '{rule.__name__}'", hint=f"{rule.__name__}()"
+        )
     if not isinstance(rule, FusionRule):
-        raise InvalidInputError("this is not a fusion rule", expected="a subclass of gaf.FusionRule", got=type(rule).__name__)
+        raise InvalidInputError(
+            "this is not a fusion rule", expected="a subclass of gaf.FusionRule", got=type(rule).__name__
+        )
     known = _registry.get(rule.title)
     if known is not None and known is not rule:
         raise InvalidInputError(
-            f"there is a fusion rule '{rule.title}' already", hint=f"gaf.unregister_fusion_rule('{rule.title}') removes it"
+            f"there is a fusion rule '{rule.title}' already",
+            hint=f"gaf.unregister_fusion_rule('{rule.title}') removes it",
         )
     rule.slots()
     _registry[rule.title] = rule
@@ -194,9 +202,13 @@ def unregister_fusion_rule(rule: FusionRule | type | str) -> None:
     Raises InvalidInputError if it isn't registered.
     """
     title = rule if isinstance(rule, str) else rule.__name__ if isinstance(rule, type) else rule.title
-    found = next((k for k, r in _registry.items() if k == title or (isinstance(rule, type) and type(r) is rule)), None)
+    found = next(
+        (k for k, r in _registry.items() if k == title or (isinstance(rule, type) and type(r) is rule)), None
+    )
     if found is None:
-        raise InvalidInputError(f"there is no fusion rule '{title}'", expected=", ".join(_registry) or "no rule is registered")
+        raise InvalidInputError(
+            f"there is no fusion rule '{title}'", expected=", ".join(_registry) or "no rule is registered"
+        )
     del _registry[found]
 
 
@@ -249,7 +261,8 @@ def rule_gain(rule: FusionRule, subgraph: Subgraph) -> float:
         raise InvalidInputError(str(error), where=f"rule '{rule.title}' at node '{node}'") from error
     except Exception as error:
         raise InvalidInputError(
-            f"evaluate_gain raised {type(error).__name__}: {error}", where=f"rule '{rule.title}' at node '{node}'"
+            f"evaluate_gain raised {type(error).__name__}: {error}",
+            where=f"rule '{rule.title}' at node '{node}'",
         ) from error
     if not math.isfinite(gain) or gain < 0:
         raise InvalidInputError(
@@ -275,7 +288,9 @@ def generated(rule: FusionRule, nodes: Sequence[OpView], external: Sequence[SSAV
     if node is None:
         return None
     if not isinstance(node, FusedNode) or not isinstance(node.name, str) or not node.name.strip():
-        raise InvalidInputError("generate must return a FusedNode with a name", where=where, got=type(node).__name__)
+        raise InvalidInputError(
+            "generate must return a FusedNode with a name", where=where, got=type(node).__name__
+        )
     given = list(node.inputs)
     node.inputs = [*given, *(v for v in external if v not in given)]
     return node

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ops form a kernel: a search over producer-consumer edges; region and schedule say what is legal, cost what pays.
+"""Which ops form a kernel: a search over producer-consumer edges; region and schedule say what is legal, cost
+what pays.
 
 Views belong to whoever reads through them: a consumer folds them into its index maps, or, where the map
 would not be affine, the producer stores its result already transposed. What can be neither runs alone.
@@ -56,7 +57,8 @@ class Legal:
 class Group:
     """Ops (numbers in block order) that form one kernel; `legal` comes from the legality check.
 
-    `best_us` is the least modelled time seen for its ops, as one kernel or as several. `label` is the name that
+    `best_us` is the least modelled time seen for its ops, as one kernel or as several. `label` is the name
+    that
     a rule gave it.
     """
 
@@ -82,7 +84,8 @@ class Decision:
     """One answered question: were these two groups joined, and what was decisive?
 
     `reason` is the binding constraint with its number, empty for a join. `before` is the cost of the two
-    kernels, `after` that of one (None: there is no such kernel). `footprint` (bytes of UB at the smallest tile) and
+    kernels, `after` that of one (None: there is no such kernel). `footprint` (bytes of UB at the smallest
+    tile) and
     `footprint_limit` belong to the joined kernel. `rule` names the rule that asked for the join.
     """
 
@@ -123,14 +126,27 @@ class Decision:
     def to_json(self) -> dict[str, object]:
         """Plain data; costs are left out where there are none."""
         found: dict[str, object] = {
-            "members": self.members, "kind": self.kind, "fused": self.fused, "reason": self.reason, "rule": self.rule,
-            "kernels_before": self.kernels_before, "kernels_after": self.kernels_after,
-        }  # fmt: skip
+            "members": self.members,
+            "kind": self.kind,
+            "fused": self.fused,
+            "reason": self.reason,
+            "rule": self.rule,
+            "kernels_before": self.kernels_before,
+            "kernels_after": self.kernels_after,
+        }
         for when, cost in (("before", self.before), ("after", self.after)):
             if cost is not None:
-                found |= {f"bytes_{when}": cost.hbm_bytes, f"us_{when}": round(cost.us, 3), f"jit_s_{when}": round(cost.jit_s, 3)}
+                found |= {
+                    f"bytes_{when}": cost.hbm_bytes,
+                    f"us_{when}": round(cost.us, 3),
+                    f"jit_s_{when}": round(cost.jit_s, 3),
+                }
         if self.after is not None:
-            found |= {"footprint": self.footprint, "footprint_limit": self.footprint_limit, "limit": self.after.limit}
+            found |= {
+                "footprint": self.footprint,
+                "footprint_limit": self.footprint_limit,
+                "limit": self.after.limit,
+            }
         return found
 
 
@@ -138,7 +154,8 @@ class Decision:
 class FusionPlan:
     """Groups in a legal order, ops that stay on the host with the reason, and every decision taken.
 
-    `left_alone` are patterns that another library covers: (its operator, op numbers). `candidates` are the groups
+    `left_alone` are patterns that another library covers: (its operator, op numbers). `candidates` are the
+    groups
     of two computing ops or more with their gains, `report` says what the search found and how good it is.
     """
 
@@ -173,9 +190,12 @@ def plan_fusion(
 ) -> FusionPlan:
     """Decide the kernels of a block of graph ops.
 
-    `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number -> reason)
-    are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False` doesn't describe
-    what was found. Raises InvalidInputError for a cost model or rule that fails (see `FusionConfig.rule_errors`).
+    `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number ->
+    reason)
+    are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False` doesn't
+    describe
+    what was found. Raises InvalidInputError for a cost model or rule that fails (see
+    `FusionConfig.rule_errors`).
     """
     config = config or FusionConfig()
     changed: dict[str, object] = {}
@@ -201,7 +221,10 @@ def model_of(config: FusionConfig) -> CostModel:
     """The cost model of a configuration, priced for its chip and budgets."""
     model = config.cost_model if isinstance(config.cost_model, CostModel) else CostModel(config.target)
     model.configure(
-        config.target, matmul_precision=config.matmul_precision, core_budget=config.core_budget, l2_budget=config.l2_budget
+        config.target,
+        matmul_precision=config.matmul_precision,
+        core_budget=config.core_budget,
+        l2_budget=config.l2_budget,
     )
     return model
 
@@ -210,7 +233,12 @@ class Search:
     """One search over one block; `run` gives the plan."""
 
     def __init__(
-        self, block: Block, config: FusionConfig, host: Mapping[int, str], rules: bool = True, candidates: bool = True
+        self,
+        block: Block,
+        config: FusionConfig,
+        host: Mapping[int, str],
+        rules: bool = True,
+        candidates: bool = True,
     ) -> None:
         self.config = config
         self.strict = config.strict
@@ -247,10 +275,14 @@ class Search:
     # -- legality and cost ------------------------------------------------------------------------
 
     def check(self, ops: Sequence[int], loose: Iterable[int] = ()) -> Legal:
-        """Schedules and work of a candidate group; raises NotFusible. `loose`: views kept out of the fold for this check."""
+        """Schedules and work of a candidate group; raises NotFusible. `loose`: views kept out of the fold for
+        this check.
+        """
         return self._check(ops, loose)[0]
 
-    def _check(self, ops: Sequence[int], loose: Iterable[int] = ()) -> tuple[Legal, list[SSAValue], list[SSAValue]]:
+    def _check(
+        self, ops: Sequence[int], loose: Iterable[int] = ()
+    ) -> tuple[Legal, list[SSAValue], list[SSAValue]]:
         outside = set(loose)
         members = set(ops)
         outputs = self.graph.outputs_of(members, outside)
@@ -277,14 +309,17 @@ class Search:
         """Contractions and reductions, a re-rolled one counting once, on the longest path inside a group."""
         if self._depths is None:
             self._depths = {
-                i: int(isinstance(m, Meaning) and any(s.reduced for s in m.stages)) for i, m in self.graph.meanings.items()
+                i: int(isinstance(m, Meaning) and any(s.reduced for s in m.stages))
+                for i, m in self.graph.meanings.items()
             }
             for macro in self.macros:
                 if macro.name in ("LayerNorm", "RMSNorm", "Softmax", "LogSoftmax"):
                     self._depths.update({i: int(i == macro.last) for i in macro.ops})
         depth: dict[int, int] = {}
         for i in sorted(members):
-            depth[i] = max((depth[s] for s in self.graph.sources(i) if s in members), default=0) + self._depths.get(i, 0)
+            depth[i] = max(
+                (depth[s] for s in self.graph.sources(i) if s in members), default=0
+            ) + self._depths.get(i, 0)
         deepest = max(depth.values(), default=0)
         if deepest > most and len(members) > 1:
             raise NotFusible(f"fusion depth {deepest} > max_fusion_depth {most}")
@@ -301,7 +336,9 @@ class Search:
 
     def leaf_us(self, ops: Iterable[int]) -> float:
         """Modelled time of ops as kernels of their own."""
-        return sum(self.pricer.leaf(self.ops[i], self.single.get(i)) for i in ops if names.computes(self.ops[i]))
+        return sum(
+            self.pricer.leaf(self.ops[i], self.single.get(i)) for i in ops if names.computes(self.ops[i])
+        )
 
     # -- steps ------------------------------------------------------------------------------------
 
@@ -309,8 +346,10 @@ class Search:
         graph = self.graph
         self.folded.difference_update(
             {
-                v for v in self.folded
-                if (graph.gathers(v) or graph.is_piecewise(v)) and not all(self.computes(c) for c in graph.consumers(v))
+                v
+                for v in self.folded
+                if (graph.gathers(v) or graph.is_piecewise(v))
+                and not all(self.computes(c) for c in graph.consumers(v))
             }
         )
         if self.with_rules and self.config.atb == "prefer":
@@ -342,9 +381,15 @@ class Search:
                 self.merge_edges()
             self.apply_threshold()
         plan = FusionPlan(
-            self.groups(), self.host, self.decisions, self.ops, self.folded, left_alone=self.left_alone, notes=self.notes,
+            self.groups(),
+            self.host,
+            self.decisions,
+            self.ops,
+            self.folded,
+            left_alone=self.left_alone,
+            notes=self.notes,
             effects=self.graph.after,
-        )  # fmt: skip
+        )
         check_acyclic(plan)
         if self.with_candidates:
             from gaf.fusion.candidates import find_candidates
@@ -396,7 +441,9 @@ class Search:
             yield set(chain)
 
     def absorb_views(self) -> None:
-        """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the host."""
+        """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the
+        host.
+        """
         for view in sorted(self.graph.views - self.folded):
             if view in self.host:
                 continue
@@ -408,7 +455,12 @@ class Search:
                 except NotFusible:
                     pass
                 else:
-                    group.ops, group.legal, group.cost, group.best_us = wider.ops, wider.legal, wider.cost, wider.best_us
+                    group.ops, group.legal, group.cost, group.best_us = (
+                        wider.ops,
+                        wider.legal,
+                        wider.cost,
+                        wider.best_us,
+                    )
                     self.group_of[view] = group
                     continue
             try:
@@ -445,7 +497,11 @@ class Search:
             nodes, merged = tuple(self.graph.name(i) for i in ops), None
             try:
                 merged = self.build(ops)
-                reason = self.fuse_set(ops, merged) if {i for u in units for i in u.ops} == set(ops) else "a node is in two groups"
+                reason = (
+                    self.fuse_set(ops, merged)
+                    if {i for u in units for i in u.ops} == set(ops)
+                    else "a node is in two groups"
+                )
             except NotFusible as error:
                 reason = str(error)
             self.decide(nodes, (), reason, before, merged)
@@ -463,7 +519,9 @@ class Search:
 
     def merge_into_producers(self, number: int, record: bool) -> bool:
         changed = False
-        candidates = {id(self.group_of[s]): self.group_of[s] for s in self.graph.sources(number) if s in self.group_of}
+        candidates = {
+            id(self.group_of[s]): self.group_of[s] for s in self.graph.sources(number) if s in self.group_of
+        }
         ordered = sorted(candidates.values(), key=lambda g: (not g.schedules[0].is_cube, -g.ops[-1]))
         for producer in ordered:
             consumer = self.group_of[number]
@@ -484,8 +542,15 @@ class Search:
         """Record an answer."""
         self.decisions.append(
             Decision(
-                producer, consumer, not reason, reason, merged.kind if merged is not None else "", before,
-                merged.cost if merged is not None else None, self.model.target.ub_usable_bytes, rule,
+                producer,
+                consumer,
+                not reason,
+                reason,
+                merged.kind if merged is not None else "",
+                before,
+                merged.cost if merged is not None else None,
+                self.model.target.ub_usable_bytes,
+                rule,
             )  # fmt: skip
         )
 
@@ -524,7 +589,11 @@ class Search:
             return f"one kernel moves {merged.cost.hbm_bytes} bytes, apart {apart.hbm_bytes}"
         best = sum(p.best_us for p in parts)
         if merged.cost.us > (1 + SLACK) * best:
-            busy = f", {merged.cost.blocks} blocks on {self.model.aic} cube cores" if merged.schedules[0].is_cube else ""
+            busy = (
+                f", {merged.cost.blocks} blocks on {self.model.aic} cube cores"
+                if merged.schedules[0].is_cube
+                else ""
+            )
             return (
                 f"one kernel is modelled {merged.cost.us:.1f} µs ({merged.cost.limit}{busy}), apart {best:.1f} µs: "
                 f"more than {100 * SLACK:.0f} % slower"
@@ -537,7 +606,11 @@ class Search:
         if not threshold:
             return
         for group in self.groups():
-            if group.rule is not None or group.cost is None or sum(names.computes(self.ops[i]) for i in group.ops) < 2:
+            if (
+                group.rule is not None
+                or group.cost is None
+                or sum(names.computes(self.ops[i]) for i in group.ops) < 2
+            ):
                 continue
             alone = self.leaf_us(group.ops)
             gain = 1 - (group.cost.us + self.jit_us(group.cost)) / alone if alone else 0.0
@@ -564,7 +637,9 @@ class Search:
         return result
 
     def jit_us(self, cost: GroupCost) -> float:
-        """The part of a kernel's build time that one run bears, in µs; 0 for kernels that are built ahead of time."""
+        """The part of a kernel's build time that one run bears, in µs; 0 for kernels that are built ahead of
+        time.
+        """
         return 1e6 * cost.jit_s / self.model.expected_runs if self.model.expected_runs else 0.0
 
     # -- order: every unit (group or single op) has a rank, a topological order kept up to date ----------
@@ -587,7 +662,9 @@ class Search:
 
         Afterwards `producer` is dead and the caller must `adopt` its ops.
         """
-        first, last = (producer, consumer) if self.rank[producer] < self.rank[consumer] else (consumer, producer)
+        first, last = (
+            (producer, consumer) if self.rank[producer] < self.rank[consumer] else (consumer, producer)
+        )
         after = self.descendants(first, last)
         if isinstance(after, str):
             return after
@@ -633,7 +710,9 @@ class Search:
             self.rank[self.order[r]] = r
 
     def split_off(self, part: Group, group: Group, smaller: Group, after: bool) -> None:
-        """Take the ops of `part` out of a group: a unit of its own right behind the group, or right before it."""
+        """Take the ops of `part` out of a group: a unit of its own right behind the group, or right before
+        it.
+        """
         group.ops, group.legal, group.cost = smaller.ops, smaller.legal, smaller.cost
         for i in part.ops:
             self.group_of[i] = self.unit_of[i] = part
@@ -772,5 +851,13 @@ def check_acyclic(plan: FusionPlan) -> list[list[int]]:
 
 
 __all__ = [
-    "Decision", "FusionPlan", "Group", "Legal", "Search", "check_acyclic", "is_constant", "model_of", "plan_fusion",
-]  # fmt: skip
+    "Decision",
+    "FusionPlan",
+    "Group",
+    "Legal",
+    "Search",
+    "check_acyclic",
+    "is_constant",
+    "model_of",
+    "plan_fusion",
+]

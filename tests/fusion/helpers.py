@@ -54,7 +54,9 @@ class Net:
         centred = self.op(SubOp, x, self.op(ReduceMeanOp, x, axes=(-1,), keepdims=True))
         variance = self.op(ReduceMeanOp, self.op(MulOp, centred, centred), axes=(-1,), keepdims=True)
         deviation = self.op(SqrtOp, self.op(AddOp, variance, self.constant(1e-5)))
-        scaled = self.op(MulOp, self.op(DivOp, centred, deviation), self.constant(np.linspace(0.5, 1.5, size)))
+        scaled = self.op(
+            MulOp, self.op(DivOp, centred, deviation), self.constant(np.linspace(0.5, 1.5, size))
+        )
         return self.op(AddOp, scaled, self.constant(np.linspace(-1, 1, size)))
 
     def finish(self, *outputs: SSAValue) -> Model:

@@ -26,7 +26,9 @@ MODEL = CostModel()
 
 
 def matmul(m: int, n: int, k: int, **options: Any) -> Work:
-    return Work((4 * m * k, 4 * k * n), (4 * m * n,), 0.0, 0.0, m, n, 1, 2, (Matmul(m, n, k, "f32"),), **options)
+    return Work(
+        (4 * m * k, 4 * k * n), (4 * m * n,), 0.0, 0.0, m, n, 1, 2, (Matmul(m, n, k, "f32"),), **options
+    )
 
 
 def test_every_operand_is_counted_once() -> None:
@@ -70,7 +72,10 @@ def test_complete_rows_leave_cores_idle_when_there_are_few() -> None:
 
 def test_rounds_over_cores_are_whole() -> None:
     """21 blocks on 20 cores take twice as long as 20."""
-    full, one_more = MODEL.price(matmul(20 * 128, 128, 4096, bare=True)), MODEL.price(matmul(21 * 128, 128, 4096, bare=True))
+    full, one_more = (
+        MODEL.price(matmul(20 * 128, 128, 4096, bare=True)),
+        MODEL.price(matmul(21 * 128, 128, 4096, bare=True)),
+    )
     assert one_more.pipes["cube"] == pytest.approx(2 * full.pipes["cube"])
 
 
@@ -111,7 +116,9 @@ def test_build_time_counts_when_it_is_spread_over_runs() -> None:
     model = n.finish(n.op(TanhOp, n.op(ExpOp, n["x"])))
     (ahead,) = plan(model).candidates
     (few,) = plan(model, cost_model=CostModel(expected_runs=100_000)).candidates
-    assert few.gain < ahead.gain and few.jit_gain == pytest.approx(-100 * 1e6 * few.jit_cost / 100_000 / few.before.us)
+    assert few.gain < ahead.gain and few.jit_gain == pytest.approx(
+        -100 * 1e6 * few.jit_cost / 100_000 / few.before.us
+    )
 
 
 # -- what users override ----------------------------------------------------------------------------
@@ -181,18 +188,30 @@ def test_a_model_that_raises_names_model_and_node() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"cost_threshold": 1.5}, {"cost_threshold": math.nan}, {"cost_threshold": -0.1}, {"max_fusion_depth": -1},
-        {"objective": "speed"}, {"strategy": "magic"}, {"atb": "always"}, {"core_budget": 0}, {"symbols": {"B": 0}},
-        {"cost_model": object()}, {"cost_model": gaf.CostModel}, {"matmul_precision": "hf32"}, {"rule_errors": "ignore"},
+        {"cost_threshold": 1.5},
+        {"cost_threshold": math.nan},
+        {"cost_threshold": -0.1},
+        {"max_fusion_depth": -1},
+        {"objective": "speed"},
+        {"strategy": "magic"},
+        {"atb": "always"},
+        {"core_budget": 0},
+        {"symbols": {"B": 0}},
+        {"cost_model": object()},
+        {"cost_model": gaf.CostModel},
+        {"matmul_precision": "hf32"},
+        {"rule_errors": "ignore"},
     ],
-)  # fmt: skip
+)
 def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(gaf.InvalidInputError, match=next(iter(options))):
         gaf.FusionConfig(**options)
 
 
 def test_traffic_keeps_apart_what_is_modelled_much_slower() -> None:
-    """Complete rows of a matmul with few rows: the LayerNorm stays a kernel of its own, with both times as reason."""
+    """Complete rows of a matmul with few rows: the LayerNorm stays a kernel of its own, with both times as
+    reason.
+    """
     n = Net(x=[32, 8192], g=[2048], b=[2048])
     y = n.op(MatMulOp, n["x"], n.constant([[0.01] * 2048] * 8192), name="big/MatMul")
     y = n.op(AddOp, y, n["b"], name="big/Add")
@@ -200,5 +219,7 @@ def test_traffic_keeps_apart_what_is_modelled_much_slower() -> None:
     p = plan(model)
     assert members(p) == [["big/MatMul"], ["big/Add", "norm"]]  # the bias costs nothing more there
     refused = next(d for d in p.decisions if "slower" in d.reason)
-    assert "more than 15 % slower" in refused.reason and refused.after is not None and refused.before is not None
+    assert (
+        "more than 15 % slower" in refused.reason and refused.after is not None and refused.before is not None
+    )
     assert refused.after.us > 1.15 * refused.before.us

@@ -42,7 +42,11 @@ def ordered(groups: list[list[int]], needs: list[int]) -> bool:
     left = [set(g) for g in groups]
     done: set[int] = set()
     while left:
-        ready = [g for g in left if all(set(j for j in range(len(needs)) if needs[i] >> j & 1) <= done | g for i in g)]
+        ready = [
+            g
+            for g in left
+            if all(set(j for j in range(len(needs)) if needs[i] >> j & 1) <= done | g for i in g)
+        ]
         if not ready:
             return False
         done |= ready[0]
@@ -60,7 +64,9 @@ def test_the_dynamic_program_is_exact(seed: int) -> None:
     def price(mask: int) -> Cost | None:
         if mask not in table:
             size = bin(mask).count("1")
-            table[mask] = None if size > 1 and rng.random() < 0.3 else (float(rng.uniform(0.6, 1.2) * size**0.7), 1.0)
+            table[mask] = (
+                None if size > 1 and rng.random() < 0.3 else (float(rng.uniform(0.6, 1.2) * size**0.7), 1.0)
+            )
         return table[mask]
 
     def mask_of(group: list[int]) -> int:
@@ -87,7 +93,8 @@ def test_too_many_groups_are_left_to_the_greedy_search() -> None:
 def test_greedy_is_close_to_exact(seed: int, objective: str) -> None:
     model = random_graph(seed, steps=9)
     plans = {
-        s: plan_fusion(model.block, config=FusionConfig(strategy=s, objective=objective)) for s in ("greedy", "optimal", "none")
+        s: plan_fusion(model.block, config=FusionConfig(strategy=s, objective=objective))
+        for s in ("greedy", "optimal", "none")
     }
     costs = {}
     for name, p in plans.items():

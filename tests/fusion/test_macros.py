@@ -99,16 +99,24 @@ Build = Callable[[Net, SSAValue], SSAValue]
 def found(build: Build) -> list[str]:
     n = Net(x=["B", "S", SIZE])
     model = n.finish(build(n, n["x"]))
-    return [m.name for m in find_macros(OpGraph(model.block), sizes(None)) if m.name not in ("Linear", "Gate")]
+    return [
+        m.name for m in find_macros(OpGraph(model.block), sizes(None)) if m.name not in ("Linear", "Gate")
+    ]
 
 
 @pytest.mark.parametrize(
     ("build", "name"),
     [
-        (lambda n, x: n.layer_norm(x, SIZE), "LayerNorm"), (moments, "LayerNorm"), (rms, "RMSNorm"), (softmax, "Softmax"),
-        (lambda n, x: softmax(n, x, False), "Softmax"), (gelu, "Gelu"), (gelu_tanh, "Gelu"), (silu, "Silu"),
+        (lambda n, x: n.layer_norm(x, SIZE), "LayerNorm"),
+        (moments, "LayerNorm"),
+        (rms, "RMSNorm"),
+        (softmax, "Softmax"),
+        (lambda n, x: softmax(n, x, False), "Softmax"),
+        (gelu, "Gelu"),
+        (gelu_tanh, "Gelu"),
+        (silu, "Silu"),
     ],
-)  # fmt: skip
+)
 def test_any_spelling_is_found(build: Build, name: str) -> None:
     assert found(build) == [name]
 

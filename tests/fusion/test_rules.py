@@ -96,7 +96,9 @@ def test_names_of_scale_and_softmax() -> None:
 
 def test_an_illegal_match_is_refused_with_the_reason() -> None:
     n = Net(a=[24, 24], b=[24, 24])
-    y = n.op(MatMulOp, n["b"], n.op(ExpOp, n["a"], name="exp"), name="matmul")  # the right operand is computed
+    y = n.op(
+        MatMulOp, n["b"], n.op(ExpOp, n["a"], name="exp"), name="matmul"
+    )  # the right operand is computed
     with gaf.fusion_rules(FusionRule("no", [("a", ["Exp"]), ("b", ["MatMul"])], lambda s: 1.0)):
         p = plan(n.finish(y))
     assert joined(p) == []
@@ -161,11 +163,16 @@ def test_a_gain_above_one_is_clamped_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [
-        ([], "names nothing"), ([("a", [])], "names nothing"), ("Exp", "list of slots"), ([("a",)], "a pair"),
-        ([("a", [""])], "names nothing"), ([("a", ["LayrNorm"])], "did you mean 'LayerNorm'"), (None, "list of slots"),
+        ([], "names nothing"),
+        ([("a", [])], "names nothing"),
+        ("Exp", "list of slots"),
+        ([("a",)], "a pair"),
+        ([("a", [""])], "names nothing"),
+        ([("a", ["LayrNorm"])], "did you mean 'LayerNorm'"),
+        (None, "list of slots"),
         ([("a", ["Exp"], "optional")], "names nothing"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_pattern_is_an_error_that_names_the_rule(pattern: Any, text: str) -> None:
     rule = FusionRule("bad")
     rule.pattern = pattern
@@ -273,7 +280,11 @@ def transformer_layer() -> Model:
 
 def test_atb_leaves_whole_patterns_alone_and_says_so() -> None:
     p = plan(transformer_layer(), atb="prefer")
-    assert [name for name, _ in p.left_alone] == ["SelfAttention", "LayerNorm with residual", "Linear with activation"]
+    assert [name for name, _ in p.left_alone] == [
+        "SelfAttention",
+        "LayerNorm with residual",
+        "Linear with activation",
+    ]
     assert members(p) == [["tail"]]
     assert set(p.host.values()) == {f"left to ATB: {name}" for name, _ in p.left_alone}
     assert plan(transformer_layer()).host == {}
@@ -290,4 +301,3 @@ def test_values(dtype: dt.DType = dt.F32) -> None:
     with gaf.fusion_rules(NormGate()):
         fused = gaf.fuse(gated(True), gaf.FusionConfig(enable_autofuse=False))
     assert fused.verify(engine="tile").ok
-

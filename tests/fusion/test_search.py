@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: every op in one place, convex and in order, the same every time; depth, threshold, effects, decisions."""
+"""Plans: every op in one place, convex and in order, the same every time; depth, threshold, effects,
+decisions.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,12 @@ def check_plan(p: FusionPlan) -> None:
     assert sorted(i for unit in order for i in unit) == list(range(len(p.ops)))
 
 
-@given(graphs(max_steps=9), st.sampled_from(["greedy", "optimal", "none"]), st.sampled_from(["traffic", "time"]), st.booleans())
+@given(
+    graphs(max_steps=9),
+    st.sampled_from(["greedy", "optimal", "none"]),
+    st.sampled_from(["traffic", "time"]),
+    st.booleans(),
+)
 @settings(max_examples=60, deadline=None)
 def test_plans_of_random_graphs(model: Model, strategy: str, objective: str, strict: bool) -> None:
     numerics = "strict" if strict else "fast"
@@ -43,7 +50,9 @@ def test_plans_of_random_graphs(model: Model, strategy: str, objective: str, str
 def test_the_same_model_gives_the_same_plan(seed: int) -> None:
     def all_of() -> str:
         p = plan(random_graph(seed, steps=12))
-        return json.dumps([members(p), [d.to_json() for d in p.decisions], [c.to_json() for c in p.candidates]])
+        return json.dumps(
+            [members(p), [d.to_json() for d in p.decisions], [c.to_json() for c in p.candidates]]
+        )
 
     assert all_of() == all_of()
 
@@ -102,7 +111,9 @@ def test_decisions_hold_both_costs_and_the_binding_constraint() -> None:
     p = plan(n.finish(s))
     join = next(d for d in p.decisions if d.fused)
     assert join.before is not None and join.after is not None
-    assert join.kernels_before == 2 and join.kernels_after == 1 and join.after.hbm_bytes < join.before.hbm_bytes
+    assert (
+        join.kernels_before == 2 and join.kernels_after == 1 and join.after.hbm_bytes < join.before.hbm_bytes
+    )
     assert 0 < join.footprint <= join.footprint_limit
     refused = next(d for d in p.decisions if not d.fused)
     assert refused.consumer == "columns" and "different axes" in refused.reason

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a plan: slots and queues of UB, where a value lives, and what each op becomes."""
+"""The parts of a plan: slots and queues of UB and how they are handed out, where values live, what ops become."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from gaf.dialects.common.index import Expr, const, maximum, round_up
 from gaf.dialects.tile.structure import ForOp
 from gaf.passes.tile.forms import Form
 from gaf.passes.tile.recipes.base import Kind, Recipe, Scratch
+
+MAX_QUEUE_BUFFERS = 8
+"""Tensors of one position that may be between AllocTensor and the end of their use: one event id each."""
 
 
 @dataclass
@@ -73,9 +76,6 @@ class Carry:
     value: SSAValue
     variable: SSAValue
     recipe: Recipe
-
-MAX_QUEUE_BUFFERS = 8
-"""Tensors of one position that may be between AllocTensor and the end of their use: one event id each."""
 
 
 class Memory:

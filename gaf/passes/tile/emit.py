@@ -104,9 +104,11 @@ class Emitter:
             high = minimum(high, self.evaluate(op.bounds[1]))
         low, high = self.name(low, f"{op.axis}_begin"), self.name(high, f"{op.axis}_end")
         step = self.evaluate(op.step)
-        with self.for_(f"{op.axis}0", low, high, step) as variable:
-            with self.narrowed({op.axis: self.step_window(op.axis, variable, step, high)}):
-                yield
+        with (
+            self.for_(f"{op.axis}0", low, high, step) as variable,
+            self.narrowed({op.axis: self.step_window(op.axis, variable, step, high)}),
+        ):
+            yield
 
     @contextmanager
     def narrowed(self, windows: dict[str, Window]) -> Iterator[None]:

@@ -246,7 +246,10 @@ def check_order(aic: Sequence[Step], aiv: Sequence[Step], handovers: Sequence[Ha
 
 def _run(programs: Sequence[Sequence[Step]], handovers: Sequence[HandOver], rounds: int) -> None:
     counts: dict[tuple[int, bool, int], int] = {}
-    waits = [_events(program, handovers, side, rounds) for program, side in zip(programs, ("aic", "aiv"), strict=True)]
+    waits = [
+        _events(program, handovers, side, rounds)
+        for program, side in zip(programs, ("aic", "aiv"), strict=True)
+    ]
     pending = [next(w, None) for w in waits]
     while any(p is not None for p in pending):
         progress = False
@@ -271,7 +274,9 @@ def _events(
 ) -> Iterator[tuple[str, tuple[int, bool, int]]]:
     for number in range(rounds):
         for step in program:
-            if step.handover is None or (step.kind == "wait" and not step.is_full and number < step.handover.slots):
+            if step.handover is None or (
+                step.kind == "wait" and not step.is_full and number < step.handover.slots
+            ):
                 continue
             yield step.kind, (step.handover.flag, step.is_full, number % step.handover.slots)
     for handover in handovers:

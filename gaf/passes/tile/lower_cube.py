@@ -98,7 +98,9 @@ class CubeEmitter:
         lowering, e = self.lowering, self.e
         if isinstance(operand.source, Part):
             part = operand.source
-            return lowering.rings.arrays[part], lowering.rings.part_at(part, e) + lowering.rings.offset_in(part, e)
+            return lowering.rings.arrays[part], lowering.rings.part_at(part, e) + lowering.rings.offset_in(
+                part, e
+            )
         address = operand_address(lowering.kernel, operand.source, operand.axes, e.lows())
         return e.array(operand.source.source), address.base
 

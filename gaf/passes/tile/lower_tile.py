@@ -462,7 +462,7 @@ class Lowering:
         leaf, target = self.plan.leaves[op], op.target.type
         assert isinstance(target, GmType) and leaf.queue is not None
         axes = leaf.form.axes
-        rows, lanes = e.size(axes)
+        _, lanes = e.size(axes)
         name = gm_name(op.target)
         what = f"the store to '{name}'"
         if any(find_read(i) is not None for i in op.index):

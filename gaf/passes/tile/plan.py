@@ -14,25 +14,26 @@ from collections.abc import Iterator, Sequence
 from xdsl.ir import Block, Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, maximum, round_up
+from gaf.dialects.common.index import const
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
 from gaf.dialects.tile.folds import MergeOp, ReduceOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.errors import UnsupportedError
-from gaf.passes.tile.buffers import MAX_QUEUE_BUFFERS, Carry, Group, Home, Leaf, Memory, Slot, slot_bytes
+from gaf.passes.tile.buffers import MAX_QUEUE_BUFFERS, Carry, Group, Home, Leaf, Memory, slot_bytes
 from gaf.passes.tile.cube import CubePlan, plan_cube
 from gaf.passes.tile.forms import Form, memory_dtype, physical_dtype, refuse, tile_type
 from gaf.passes.tile.guards import check_load_guards
 from gaf.passes.tile.program import Number, Program, check_supported, is_store, vector_ops
 from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
-from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe, Scratch
+from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe
 from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
 from gaf.passes.tile.recipes.coordinates import Coordinates, Fill, OnNumber
 from gaf.passes.tile.recipes.integers import ANY_WIDTH
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.target import DEFAULT, Chip
+
 
 class Plan(Memory):
     """Memory and recipes of a kernel on one chip. Raises UnsupportedError for what has no lowering.

@@ -166,7 +166,7 @@ def graph_steps(model: Model, inputs: Mapping[str, np.ndarray]) -> Iterator[Step
     for one in parse_passes(GRAPH_CLEANUP):
         run_pipeline(work.module, [one])
         step = _outputs_step(
-            f"after {one.name}", f"pass {one.name}", work, inputs, run_model(work, inputs, wide=True), reference
+            f"after {one.name}", f"pass {one.name}", model, inputs, run_model(work, inputs, wide=True), reference
         )
         yield step
         if not step.ok:

@@ -38,12 +38,19 @@ Make = Callable[[dt.DType], KernelOp]
 
 
 def kernel(
-    name: str, args: Sequence[str], axes: str, body: str, dtype: dt.DType, grid: str = "m step bm", **shapes: str
+    name: str,
+    args: Sequence[str],
+    axes: str,
+    body: str,
+    dtype: dt.DType,
+    grid: str = "m step bm",
+    **shapes: str,
 ) -> KernelOp:
     """A kernel from text; `@` stands for the dtype, `x: [M, K]` is an input, `>y: [M, N]` an output."""
     symbols = sorted({s for s in "BSMKNFJ" if any(s in a.split(":")[1] for a in args)})
     types = [
-        f"%{a.strip('>').split(':')[0]}: !tile.gm<{a.split(': ')[1]}, @{', out' if a[0] == '>' else ''}>" for a in args
+        f"%{a.strip('>').split(':')[0]}: !tile.gm<{a.split(': ')[1]}, @{', out' if a[0] == '>' else ''}>"
+        for a in args
     ]
     text = (
         f"tile.kernel @{name}({', '.join(types)}) symbols [{', '.join(symbols)}] axes [{axes}] "
@@ -174,7 +181,9 @@ def attention_direct(dtype: dt.DType) -> KernelOp:
         "%oc = tile.contract(%panel, %vt) : !tile.t<[m, n], f32, l0c>\ntile.store %oc, %y[b.lo, m, n]\n}"
     )
     args = ["q_gm: [B, M, 24]", "k_gm: [B, S, 24]", "v_gm: [B, S, 32]", ">y: [B, M, 32]"]
-    return kernel("attention_direct", args, "b = B, m = M, k = S, d = 24, n = 32", body, dtype, "b step 1, m step bm")
+    return kernel(
+        "attention_direct", args, "b = B, m = M, k = S, d = 24, n = 32", body, dtype, "b step 1, m step bm"
+    )
 
 
 def gate(dtype: dt.DType) -> str:
@@ -204,8 +213,7 @@ def gated(dtype: dt.DType) -> KernelOp:
 def norm_gated(dtype: dt.DType) -> KernelOp:
     """The same behind a normalisation, over whole rows: the two matmuls share a loop and a panel."""
     body = (
-        norm(dtype)
-        + "%gate, %up = tile.for n step 48 {\n"
+        norm(dtype) + "%gate, %up = tile.for n step 48 {\n"
         "%wt = tile.load %w[k, n] : !tile.t<[k, n], @, l1>\n"
         "%gc = tile.contract(%panel, %wt) : !tile.t<[m, n], f32, l0c>\n"
         "%vt = tile.load %v[n, k] : !tile.t<[k, n], @, l1>\n"
@@ -239,7 +247,11 @@ def mlp(dtype: dt.DType) -> KernelOp:
 SIZES: dict[Make, list[dict[str, int]]] = {
     norm_linear: [{"M": 1, "K": 1, "N": 1}, {"M": 70, "K": 77, "N": 35}, {"M": 333, "K": 16, "N": 70}],
     norm_direct: [{"M": 1, "K": 3}, {"M": 331, "K": 130}],
-    attention: [{"B": 1, "M": 1, "S": 1, "N": 1}, {"B": 3, "M": 37, "S": 70, "N": 20}, {"B": 2, "M": 64, "S": 9, "N": 16}],
+    attention: [
+        {"B": 1, "M": 1, "S": 1, "N": 1},
+        {"B": 3, "M": 37, "S": 70, "N": 20},
+        {"B": 2, "M": 64, "S": 9, "N": 16},
+    ],
     attention_direct: [{"B": 1, "M": 1, "S": 3}, {"B": 5, "M": 33, "S": 45}],
     gated: [{"M": 1, "K": 1, "N": 1}, {"M": 190, "K": 33, "N": 70}],
     norm_gated: [{"M": 1, "K": 5, "N": 3}, {"M": 190, "K": 33, "N": 70}],
@@ -257,7 +269,9 @@ def compare(name: str, got: np.ndarray, want: np.ndarray) -> None:
     """16-bit values between the phases may round differently, which the next matmul adds up."""
     kind = dt.of_numpy(want.dtype)
     atol = 2e-5 if kind is F32 else 4 * kind.eps
-    np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=max(1e-5, 4 * kind.eps), atol=atol, err_msg=name)
+    np.testing.assert_allclose(
+        got.astype(float), want.astype(float), rtol=max(1e-5, 4 * kind.eps), atol=atol, err_msg=name
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -275,7 +289,9 @@ def test_chains(make: Make, dtype: dt.DType) -> None:
                 compare(f"{name} {symbols} on {blocks}", got[name], want[name])
 
 
-def launch(lowered: AscendKernelOp, built: object, made: KernelOp, symbols: dict[str, int], blocks: int | None = None):  # type: ignore[no-untyped-def]
+def launch(
+    lowered: AscendKernelOp, built: object, made: KernelOp, symbols: dict[str, int], blocks: int | None = None
+):  # type: ignore[no-untyped-def]
     """Run on the twin; returns its result, and outputs beside what the tile kernel means."""
     plan = HostTiling(lowered).evaluate(symbols)
     arrays = make_inputs(made, symbols)
@@ -387,7 +403,9 @@ def test_rings_lie_at_multiples_of_512_bytes(make: Make) -> None:
     assert cube is not None
     parts = [(p, h.slots) for h in cube.handovers for p in h.parts]
     assert all(p.elements.evaluate(names) * p.dtype.bytes % 512 == 0 for p, _ in parts)
-    assert fields.workspace == sum(fields.blocks * s * p.elements.evaluate(names) * p.dtype.bytes for p, s in parts)
+    assert fields.workspace == sum(
+        fields.blocks * s * p.elements.evaluate(names) * p.dtype.bytes for p, s in parts
+    )
 
 
 @pytest.mark.parametrize(("make", "count"), [(norm_linear, 1), (attention, 2), (mlp, 2)])
@@ -418,7 +436,10 @@ def test_blocks_of_a_chain_keep_all_cores_busy(rows: int, block: int) -> None:
 
 def test_rows_that_do_not_fit_are_a_guard() -> None:
     made = bound(attention_direct, F32)
-    assert all(g.evaluate({"B": 1, "M": 64, "S": 2000} | evaluate_params(made, {"B": 1, "M": 64, "S": 2000})) >= 0 for g in made.guards)
+    assert all(
+        g.evaluate({"B": 1, "M": 64, "S": 2000} | evaluate_params(made, {"B": 1, "M": 64, "S": 2000})) >= 0
+        for g in made.guards
+    )
     long = {"B": 1, "M": 64, "S": 20_000}
     assert any(g.evaluate(long | evaluate_params(made, long)) < 0 for g in made.guards)
 
@@ -541,7 +562,9 @@ def random_chain(seed: int) -> tuple[KernelOp, dict[str, int]]:
         for i in range(levels):
             inner, outer = lanes[i], lanes[i + 1]
 
-            def product(j: int, i: int = i, inner: str = inner, outer: str = outer) -> SSAValue:
+            def product(
+                j: int, left: SSAValue = left, i: int = i, inner: str = inner, outer: str = outer
+            ) -> SSAValue:
                 index = [outer, inner] if trans[i][j] else [inner, outer]
                 index = [*at, *index] if batch and trans[i][j] else index
                 return kb.contract(left, kb.load(f"w{i}{j}", index, [inner, outer], space="l1"))
