@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an ascendc kernel as unkindly as the device may: pipes run late and out of step, in an order drawn by chance.
+"""Runs an ascendc kernel as unkindly as the device may: pipes run late and out of step, in an order drawn by
+chance.
 
-The scalar unit issues statements into a queue per pipe. A pipe starts its instructions in order, but an instruction
-reads memory when it starts and writes when it completes, later ones of the pipe may start in between, and pipes and
-cores advance at speeds drawn at random. Only what the device guarantees holds them back: PipeBarrier, flags, EnQue
-and DeQue, AllocTensor and FreeTensor, cross-core flags, SyncAll. Memory starts with other contents each time. A kernel
-with enough synchronisation gives one result in every execution. Knows nothing of the host twin or its check mode.
+The scalar unit issues statements into a queue per pipe. A pipe starts its instructions in order, but an
+instruction reads memory when it starts and writes when it completes, later ones of the pipe may start in
+between, and pipes and cores advance at speeds drawn at random. Only what the device guarantees holds them
+back: PipeBarrier, flags, EnQue and DeQue, AllocTensor and FreeTensor, cross-core flags, SyncAll. Memory
+starts with other contents each time. A kernel with enough synchronisation gives one result in every
+execution. Knows nothing of the host twin or its check mode.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class Instruction:
 
 
 def before_first_barrier(op: ApiOp, env: Mapping[str, int]) -> tuple[tuple[str, ...] | None, bool]:
-    """What a call of the device library touches before its first own PipeBarrier, and whether it ends with one.
+    """What a call of the device library touches before its first own PipeBarrier, and whether it ends with
+    one.
 
     None: it has no barrier inside, or its first instruction touches everything. From `gaf_vector.h`.
     """
@@ -90,7 +93,9 @@ def before_first_barrier(op: ApiOp, env: Mapping[str, int]) -> tuple[tuple[str, 
             rows, lanes = op.param("rows").evaluate(env), op.param("lanes").evaluate(env)
             if rows % 8:
                 return ("dst",), op.mon.data is Mon.PROD
-            return (("src", "tmp") if lanes > 64 else ("tmp",) if op.mon.data is Mon.PROD else None), op.mon.data is Mon.PROD
+            return (
+                ("src", "tmp") if lanes > 64 else ("tmp",) if op.mon.data is Mon.PROD else None
+            ), op.mon.data is Mon.PROD
         case ColReduceOp():
             return None, True
         case BinaryColOp() | BroadcastColOp():
@@ -102,11 +107,19 @@ def before_first_barrier(op: ApiOp, env: Mapping[str, int]) -> tuple[tuple[str, 
         case Compare01Op() | Compare01SOp() | Select01Op():
             count = op.param("count").evaluate(env)
             staged = count % 64 != 0 and count < 256
-            compared = ("cond",) if isinstance(op, Select01Op) else ("a", "b") if isinstance(op, Compare01Op) else ("a",)
+            compared = (
+                ("cond",)
+                if isinstance(op, Select01Op)
+                else ("a", "b")
+                if isinstance(op, Compare01Op)
+                else ("a",)
+            )
             return ("tmp",) if staged else (*compared, "tmp"), False
         case CastTileOp():
             lanes = op.param("lanes")
-            wider = pitch(lanes, local_dtype(op.dst)).evaluate(env) > pitch(lanes, local_dtype(op.src)).evaluate(env)
+            wider = pitch(lanes, local_dtype(op.dst)).evaluate(env) > pitch(
+                lanes, local_dtype(op.src)
+            ).evaluate(env)
             return (("dst",) if wider else None), False
     return None, False
 
@@ -321,7 +334,8 @@ class LateCore(Core):
     def execute(self, call: Instruction, pipe: Pipe) -> Writes:
         """Read now, and keep back what is written.
 
-        A library call with a barrier inside sees the old contents only of what it touches before that barrier.
+        A library call with a barrier inside sees the old contents only of what it touches before that
+        barrier.
         """
         early, _ = before_first_barrier(call.op, call.env)
         if early is not None and self.under_way[pipe]:
@@ -380,7 +394,12 @@ class LateMachine(Machine):
     cores: list[LateCore]  # type: ignore[assignment]
 
     def __init__(
-        self, kernel: KernelOp, arrays: Mapping[str, np.ndarray], symbols: Mapping[str, int], blocks: int, seed: int
+        self,
+        kernel: KernelOp,
+        arrays: Mapping[str, np.ndarray],
+        symbols: Mapping[str, int],
+        blocks: int,
+        seed: int,
     ) -> None:
         self.rng = random.Random(seed)
         self.fill = FILLS[seed % len(FILLS)]
@@ -415,7 +434,9 @@ class LateMachine(Machine):
         return False
 
     def run(self, limit: int = 1_000_000) -> dict[str, np.ndarray]:
-        """Run to the end. Raises GafError for an illegal action, Hang when nothing moves or after `limit` steps."""
+        """Run to the end. Raises GafError for an illegal action, Hang when nothing moves or after `limit`
+        steps.
+        """
         running = list(self.cores)
         weights = {c: 10 ** self.rng.uniform(-1, 0) for c in running}
         while running:
@@ -433,7 +454,9 @@ class LateMachine(Machine):
         for core in self.cores:
             core.finish()
         if any(any(counts) for counts in self.pending.values()):
-            raise VerificationError("a cross-core flag that only one vector core set", where=f"kernel '{self.name}'")
+            raise VerificationError(
+                "a cross-core flag that only one vector core set", where=f"kernel '{self.name}'"
+            )
         return {name: self._output(name, ref, shape) for name, (ref, shape) in self.outputs.items()}
 
 

@@ -3,14 +3,11 @@
 sizes).
 
 `unfused` runs every op as a kernel of its own, where Linear with its bias, LayerNorm, Softmax, GELU and the
-like count
-as one op in any spelling, as in an eager framework. `mb` counts every operand of every kernel once, `l2_mb`
-the
-workspace between cube and vector cores of one kernel. An op that stays on the host counts as a kernel with
-its bytes.
-Weights are holes in a sparse file. With `--verify`, every network is built small as well, fused and run in
-check mode; kernel
-patterns that don't verify there are listed in `unverified` (without it, that is not known: null).
+like count as one op in any spelling, as in an eager framework. `mb` counts every operand of every kernel
+once, `l2_mb` the workspace between cube and vector cores of one kernel. An op that stays on the host counts
+as a kernel with its bytes. Weights are holes in a sparse file. With `--verify`, every network is built small
+as well, fused and run in check mode; kernel patterns that don't verify there are listed in `unverified`
+(without it, that is not known: null).
 """
 
 from __future__ import annotations
@@ -240,7 +237,7 @@ def _nodes(op: Any) -> tuple[str, ...]:
 
 
 def verified_patterns(case: Case, groups: Sequence[tuple[str, ...]]) -> dict[str, bool]:
-    """Kernel pattern -> did it verify in check mode, on the network built small and grouped as the large one."""
+    """Kernel pattern -> did it verify in check mode, on the small network grouped as the large one."""
     import gaf
 
     assert case.small is not None
@@ -307,11 +304,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in figures:
             gain = 100 * (1 - figures[name]["us"] / figures[name]["unfused_us"])
             print(
-                f"{name}: fusion saves {gain:.0f} % of the modelled time (31 % is what users quote for the vendor's system)"
+                f"{name}: fusion saves {gain:.0f} % of the modelled time; users of the vendor's system quote 31 %"
             )
-            print(
-                f"  kernels by kind: {figures[name]['fusions']}; no model has an AllReduce: there is no collective op yet"
-            )
+            print(f"  fusions by kind: {figures[name]['fusions']}; there is no collective op yet")
     return finish("fusion", figures, options.json)
 
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mutation test of check mode: generated kernels with one mistake each, and how many of them check mode catches.
+"""Mutation test of check mode: generated kernels with one mistake each, and how many of them check mode
+catches.
 
-A mutant is one deletion or change in the lowest level of a generated kernel: a barrier, a flag, a queue call, an
-offset, a stride, a count (masks are counts of lanes at this level), a buffer size, a loop bound. It counts if it is
-wrong without any help of check mode: it does something illegal (leaves memory, hangs, misuses a queue or flag), or
-gives another result in one of eight executions by `benchmarks.adversary`. The others (a barrier that was not
-needed, a count in the padding) are excluded. Caught: the same kernel, printed as C++ and run in check mode with few
-cores, so that every core comes back to its buffers, shows a violation, a deadlock, or results that differ by more
-than the tolerance of `verify`.
+A mutant is one deletion or change in the lowest level of a generated kernel: a barrier, a flag, a queue call,
+an offset, a stride, a count (masks are counts of lanes at this level), a buffer size, a loop bound. It counts
+if it is wrong without any help of check mode: it does something illegal (leaves memory, hangs, misuses a
+queue or flag), or gives another result in one of eight executions by `benchmarks.adversary`. The others (a
+barrier that was not needed, a count in the padding) are excluded. Caught: the same kernel, printed as C++ and
+run in check mode with few cores, so that every core comes back to its buffers, shows a violation, a deadlock,
+or results that differ by more than the tolerance of `verify`.
 """
 
 from __future__ import annotations
@@ -105,7 +106,9 @@ class Specimen:
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: `apply` makes it in a copy of the kernel, whose op number `at` (in order of walk) it concerns."""
+    """One mistake: `apply` makes it in a copy of the kernel, whose op number `at` (in order of walk) it
+    concerns.
+    """
 
     specimen: int
     kind: str
@@ -283,7 +286,9 @@ MUTANTS: list[Mutant] = []
 
 
 def make_specimens(only: str | None) -> list[Specimen]:
-    """Fuse every specimen; kernels that the adversary finds wrong without a mistake are a bug and end the run."""
+    """Fuse every specimen; kernels that the adversary finds wrong without a mistake are a bug and end the
+    run.
+    """
     import gaf
 
     made: list[Specimen] = []
@@ -354,7 +359,9 @@ def run_check(specimen: Specimen, kernel: TwinKernel) -> Caught:
     for blocks in (BLOCKS, 1):
         outputs = [np.empty_like(specimen.expected[n]) for n in names if n in specimen.expected]
         inputs = [np.ascontiguousarray(specimen.arrays[n]) for n in names if n not in specimen.expected]
-        found = kernel.launch([*inputs, *outputs], launch.workspace, launch.packed, blocks, outputs=len(outputs), again=False)
+        found = kernel.launch(
+            [*inputs, *outputs], launch.workspace, launch.packed, blocks, outputs=len(outputs), again=False
+        )
         if found.violations or found.deadlock:
             return Caught("rule", tuple(dict.fromkeys(v["rule"] for v in found.violations)))
         for name, got in zip([n for n in names if n in specimen.expected], outputs):
@@ -366,7 +373,9 @@ def run_check(specimen: Specimen, kernel: TwinKernel) -> Caught:
 def _check_in_child(numbers: Sequence[int], pipe: Any) -> None:
     for i, kernel in build_batch(numbers).items():
         pipe.send((i, None))
-        caught = Caught("compiler") if kernel is None else run_check(SPECIMENS_MADE[MUTANTS[i].specimen], kernel)
+        caught = (
+            Caught("compiler") if kernel is None else run_check(SPECIMENS_MADE[MUTANTS[i].specimen], kernel)
+        )
         pipe.send((i, caught))
     pipe.close()
 
@@ -430,7 +439,9 @@ def run(only: str | None, most: int, jobs: int) -> dict[str, Any]:
     return _figures(verdicts, counted, caught) | {"seconds": time.perf_counter() - started}
 
 
-def _figures(verdicts: Sequence[Verdict], counted: Sequence[int], caught: dict[int, Caught]) -> dict[str, Any]:
+def _figures(
+    verdicts: Sequence[Verdict], counted: Sequence[int], caught: dict[int, Caught]
+) -> dict[str, Any]:
     taken = [i for i in counted if caught[i].how != "compiler"]
     hit = [i for i in taken if caught[i].how in ("rule", "value")]
     kinds: dict[str, dict[str, Any]] = {}
@@ -451,7 +462,9 @@ def _figures(verdicts: Sequence[Verdict], counted: Sequence[int], caught: dict[i
         "mutants": len(taken),
         "excluded": len(MUTANTS) - len(taken),
         "caught_pct": 100 * len(hit) / len(taken) if taken else float("nan"),
-        "caught_by_rules_pct": 100 * sum(caught[i].how == "rule" for i in taken) / len(taken) if taken else float("nan"),
+        "caught_by_rules_pct": 100 * sum(caught[i].how == "rule" for i in taken) / len(taken)
+        if taken
+        else float("nan"),
         "illegal": sum(bool(verdicts[i].illegal) for i in taken),
         "refused_by_compiler": len(counted) - len(taken),
         "crashes": sum(caught[i].how in ("crash", "timeout") for i in taken),

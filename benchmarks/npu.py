@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forty fused operators on the modelled 910B: bytes against compulsory bytes, cycles against the roofline of the pipes.
+"""Forty fused operators on the modelled 910B: bytes against compulsory bytes, cycles against the roofline of
+the pipes.
 
-Every case is fused as a model of its own and run in trace mode at full size; a reduced size runs in check mode
-against float64. Times are modelled (gaf.target.timing), not measured on a device.
+Every case is fused as a model of its own and run in trace mode at full size; a reduced size runs in check
+mode against float64. Times are modelled (gaf.target.timing), not measured on a device.
 
-* traffic_ratio: bytes that memory moves over bytes of inputs and outputs, each once (of a gathered table the rows
-  that are read). A byte counts once per kernel while what is read again stays below half of L2.
-* roofline_ratio: cycles over the slowest pipe's work spread evenly over all cores at achievable rates: compulsory
-  loads, compulsory stores, the vector instructions and the cube products that the kernels execute.
+* traffic_ratio: bytes that memory moves over bytes of inputs and outputs, each once (of a gathered table the
+  rows that are read). A byte counts once per kernel while what is read again stays below half of L2.
+* roofline_ratio: cycles over the slowest pipe's work spread evenly over all cores at achievable rates:
+  compulsory loads, compulsory stores, the vector instructions and the cube products that the kernels execute.
 * hbm_ratio: modelled time over compulsory bytes at the chip's memory bandwidth.
 """
 
@@ -90,7 +91,9 @@ class Graph:
             raise AttributeError(name)
 
         def emit(*operands: SSAValue, **attrs: Any) -> Any:
-            return self._builder.emit(op, list(operands), attrs, location=f"{name}_{len(self._model.block.ops)}")
+            return self._builder.emit(
+                op, list(operands), attrs, location=f"{name}_{len(self._model.block.ops)}"
+            )
 
         return emit
 
@@ -218,7 +221,9 @@ def embedding(g: Graph, rows: int, m: int, n: int) -> SSAValue:
 
 
 def embedding_norm(g: Graph, rows: int, m: int, n: int) -> SSAValue:
-    return g.layer_norm(g.add(g.lookup(rows, n, m), g.input(m, n)), g.input(n), g.input(n), axis=-1, epsilon=1e-5, stash=False)
+    return g.layer_norm(
+        g.add(g.lookup(rows, n, m), g.input(m, n)), g.input(n), g.input(n), axis=-1, epsilon=1e-5, stash=False
+    )
 
 
 def linear_gelu(g: Graph, m: int, k: int, n: int) -> SSAValue:
@@ -326,7 +331,10 @@ class Run:
         import gaf
 
         self.case, self.check = case, check
-        (self.model, self.graph), (self.small, self.small_graph) = case.graph(case.full), case.graph(case.small)
+        (self.model, self.graph), (self.small, self.small_graph) = (
+            case.graph(case.full),
+            case.graph(case.small),
+        )
         self.fused = gaf.fuse(self.model)
         self.fused_small = gaf.fuse(self.small) if check else None
 
@@ -349,10 +357,22 @@ class Run:
         lines: list[Timeline] = []
         if not fused.host_ops:
             fused.run(inputs, engine="trace", observe=lambda launch: lines.append(launch.timeline))
-        found: dict[str, Any] = {"kernels": len(lines), "compulsory_bytes": compulsory, "host": list(fused.fallbacks)}
+        found: dict[str, Any] = {
+            "kernels": len(lines),
+            "compulsory_bytes": compulsory,
+            "host": list(fused.fallbacks),
+        }
         if not lines:
-            views = sorted({op.name.removeprefix("graph.") for op in self.model.block.ops if getattr(op, "IS_VIEW", False)})
-            return found | {"host": found["host"] or [f"{', '.join(views)} alone: a copy that the host makes"]}
+            views = sorted(
+                {
+                    op.name.removeprefix("graph.")
+                    for op in self.model.block.ops
+                    if getattr(op, "IS_VIEW", False)
+                }
+            )
+            return found | {
+                "host": found["host"] or [f"{', '.join(views)} alone: a copy that the host makes"]
+            }
         cycles = sum(line.cycles for line in lines)
         least = roofline(lines, compulsory - written, written, timing)
         bound = max(least, key=lambda p: least[p])
@@ -456,7 +476,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     done = [r for r in results if "us" in r]
     missing = {r["case"]: r["host"] for r in results if r.get("host")}
     failed = {r["case"]: r["error"] for r in results if "error" in r}
-    columns = ("case", "kernels", "us", "traffic_ratio", "roofline_ratio", "roofline_bound", "hbm_ratio", "bound_by", "violations")
+    columns = (
+        "case",
+        "kernels",
+        "us",
+        "traffic_ratio",
+        "roofline_ratio",
+        "roofline_bound",
+        "hbm_ratio",
+        "bound_by",
+        "violations",
+    )
     print(table([{c: r.get(c) for c in columns} for r in done]))
     for title, why in missing.items():
         print(f"no kernel yet: {title}: {'; '.join(why)}")
@@ -481,8 +511,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "demo_model": {k["kernel"]: k for k in kernels},
     }  # fmt: skip
     for key, goal in GOALS.items():
-        print(f"{key} = {figures[key]:.3g} (goal <= {goal:g}: {'reached' if figures[key] <= goal else 'missed'})")
-    print(f"violations = {figures['violations']} (goal 0), hbm_ratio = {figures['hbm_ratio']:.3g}, {figures['seconds']:.0f} s")
+        print(
+            f"{key} = {figures[key]:.3g} (goal <= {goal:g}: {'reached' if figures[key] <= goal else 'missed'})"
+        )
+    print(
+        f"violations = {figures['violations']} (goal 0), hbm_ratio = {figures['hbm_ratio']:.3g}, {figures['seconds']:.0f} s"
+    )
     return finish("npu", figures, options.json)
 
 

@@ -24,23 +24,16 @@ class FusionConfig:
     """Options of `gaf.fuse`.
 
     `enable_autofuse=False` joins only what rules of the user ask for. `max_fusion_depth` bounds the
-    contractions
-    and reductions (a LayerNorm, in any spelling, is one) on the longest path inside one kernel.
+    contractions and reductions (a LayerNorm, in any spelling, is one) on the longest path inside one kernel.
     `cost_threshold` is the part of its members' unfused time that a kernel must save. `objective="traffic"`
-    looks
-    for the fewest HBM bytes, then kernels, unless that is modelled more than 15 % slower than apart; "time"
-    for
-    the least modelled time. `cost_model` is a `gaf.CostModel`. `strategy` is how groups are searched:
-    "greedy",
-    "optimal" (exact on small clusters) or "none". `symbols` are the sizes at which symbolic dims are priced
-    (128
-    by default). `core_budget` (cube cores) and `l2_budget` (bytes) say how much of the chip the model may
-    count
-    on. `atb="prefer"` leaves whole patterns that ATB has operators for alone. `disabled_rules` switches rules
-    off
-    by name; `groups` (names of model nodes) are joined, where legal, instead of searching, e.g. to repeat the
-    plan
-    of another size; `rule_errors` says whether a rule that fails is reported or stops the compilation.
+    looks for the fewest HBM bytes, then kernels, unless that is modelled more than 15 % slower than apart;
+    "time" for the least modelled time. `cost_model` is a `gaf.CostModel`. `strategy` is how groups are
+    searched: "greedy", "optimal" (exact on small clusters) or "none". `symbols` are the sizes at which
+    symbolic dims are priced (128 by default). `core_budget` (cube cores) and `l2_budget` (bytes) say how much
+    of the chip the model may count on. `atb="prefer"` leaves whole patterns that ATB has operators for alone.
+    `disabled_rules` switches rules off by name; `groups` (names of model nodes) are joined, where legal,
+    instead of searching, e.g. to repeat the plan of another size; `rule_errors` says whether a rule that
+    fails is reported or stops the compilation.
 
     `numerics="fast"` computes fp16 and bf16 chains in fp32, "strict" rounds after every op. Raises
     InvalidInputError for values out of range. Reduced `matmul_precision` is refused: no kernel form has it

@@ -2,8 +2,8 @@
 """Whole patterns that the Ascend Transformer Boost library has operators for: left alone with `atb="prefer"`.
 
 The list follows ATB's public parameter headers (infer_op_params.h): attention, norms with residual, linear
-with
-activation, rotary positions. Single ops that ATB has too are no reason to leave them: joining them is a gain.
+with activation, rotary positions. Single ops that ATB has too are no reason to leave them: joining them is a
+gain.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _ropes(search: Search) -> Iterator[list[int]]:
 
 
 def _rotation(search: Search, value: SSAValue, sources: set[SSAValue]) -> list[int] | None:
-    """Ops of a rotated half of a value in `sources`: a two-piece view of a slice and a negated slice of it."""
+    """Ops of a rotated half of a value in `sources`: a view of a slice and a negated slice of it."""
     g = search.graph
     owner = value.owner
     if not isinstance(owner, Operation) or len(owner.operands) != 2:

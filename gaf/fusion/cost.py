@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a group costs: bytes per memory level, cycles per pipe, launches, build seconds; and the model users
-override.
+"""What a group costs: bytes, cycles per pipe, launches, build seconds; the model that users override.
 
 `Work` is what a region asks of the chip at given sizes, independent of where its operands lie. `CostModel`
 turns it into time: the slowest of memory, vector and cube work, plus what doesn't overlap in the first and
-last
-tile, plus the start of the kernel. The figures are those of `gaf.target.rates`; formulas follow shared design
-notes on 910B: rounds over cores are counted whole, because that decides more than bandwidth on small tensors.
+last tile, plus the start of the kernel. The figures are those of `gaf.target.rates`; rounds over
+cores are counted whole, because that decides more than bandwidth on small tensors.
 """
 
 from __future__ import annotations
@@ -19,122 +17,23 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
-from gaf.dialects.ascendc.cycles import VECTOR_F32
-from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, product
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.errors import GafError, InvalidInputError
 from gaf.fusion import names
-from gaf.fusion.region import NotFusible, Region, build_region, reads_in
-from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.fusion.region import NotFusible, build_region
+from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.work import FRACTAL, Matmul, Sizes, Work, region_work, sizes
 from gaf.target import Chip, chip, rates
-
-DEFAULT_EXTENT = 128
-"""Size at which a symbolic dim is priced when the user gives none."""
 
 BLOCK = 128
 """Rows and columns of a matmul block; the lowering takes fewer rows when there are fewer blocks than cores.
 """
 
-FRACTAL = 16
-"""Rows and columns of the cube's smallest operand."""
-
 FEWEST_LANES = 256
 """Lanes are split over cores only down to this."""
 
-Sizes = Mapping[str, int]
-
-# What the lowering makes of a scalar function on full float32 tiles; names of `ascendc.cycles.VECTOR_F32`.
-_CALLS: dict[str, tuple[str, ...]] = {
-    "neg": ("Muls",),
-    "abs": ("Abs",),
-    "exp": ("Exp",),
-    "log": ("Ln",),
-    "sqrt": ("Sqrt",),
-    "relu": ("Relu",),
-    "rsqrt": ("Sqrt", "Duplicate", "Div"),
-    "reciprocal": ("Duplicate", "Div"),
-    "tanh": ("Tanh",),
-    "erf": ("Erf",),
-    "sigmoid": ("Muls", "Exp", "Adds", "Duplicate", "Div"),
-    "sin": ("Sin",),
-    "cos": ("Cos",),
-    "tan": ("Tan",),
-    "add": ("Add",),
-    "sub": ("Sub",),
-    "mul": ("Mul",),
-    "div": ("Div",),
-    "max": ("Max",),
-    "min": ("Min",),
-    "pow": ("Power",),
-    "select": ("Compare", "Select"),
-    "cast": ("Cast",),
-    "floor": ("Cast", "Cast"),
-    "ceil": ("Cast", "Cast"),
-    "rint": ("Cast", "Cast"),
-    "trunc": ("Cast", "Cast"),
-    "sign": ("Compare", "Compare", "Select", "Select"),
-    "fmod": ("Div", "Cast", "Cast", "Mul", "Sub"),
-    "floormod": ("Div", "Cast", "Cast", "Mul", "Sub"),
-    "atan": ("Atan",),
-    "atan2": ("Div", "Atan", "Select"),
-    "not": ("Muls", "Adds"),
-    "and": ("Mul",),
-    "or": ("Max",),
-    "xor": ("Sub", "Abs"),
-}
-_COMPARE = ("Compare", "Duplicate", "Select")
-_UNKNOWN = ("Erf",)  # a composite of unknown cost is priced like a costly known one
-
 PIPES = ("memory", "load", "vector", "store", "cube")
-
-
-@dataclass(frozen=True)
-class Matmul:
-    """One contraction of a group: extents, the dtype name of its operands, and whether the left one is
-    computed.
-    """
-
-    rows: int
-    columns: int
-    summed: int
-    dtype: str
-    computed: bool = False
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a region asks of the chip at given sizes.
-
-    `reads` and `writes` are bytes, one entry per input and output, every operand counted once and gathered
-    tables by the rows that are read. `cycles` and `starts` are vector cycles over all elements, and those
-    that
-    every tile adds. `rows` x `lanes` is the tile space, `grid` the number of them. `live` counts the float32
-    tiles that live at a time. `row_complete`: a core finishes whole rows, so columns aren't split over cores.
-    """
-
-    reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    cycles: float
-    starts: float
-    rows: int
-    lanes: int
-    grid: int
-    live: int
-    matmuls: tuple[Matmul, ...] = ()
-    row_complete: bool = False
-    passes: int = 1
-    bare: bool = False
-    kind: str = "elementwise"
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.reads) + sum(self.writes)
-
-    @property
-    def macs(self) -> int:
-        return self.grid * sum(m.rows * m.columns * m.summed for m in self.matmuls)
 
 
 @dataclass(frozen=True)
@@ -179,125 +78,6 @@ def total(costs: Sequence[GroupCost]) -> GroupCost:
         jit_s=sum(c.jit_s for c in costs),
         footprint=max((c.footprint for c in costs), default=0),
     )
-
-
-# -- work of a region -------------------------------------------------------------------------------
-
-
-class _AnySize(dict[str, int]):
-    """Sizes with a default for symbols that nobody gave."""
-
-    def __missing__(self, name: str) -> int:
-        return DEFAULT_EXTENT
-
-
-def sizes(symbols: Sizes | None) -> Sizes:
-    """Symbol values, with `DEFAULT_EXTENT` for all others."""
-    return _AnySize(symbols or {})
-
-
-def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
-    """The work of a region under a schedule at the sizes `env` (made by `sizes`)."""
-    extent = {a: max(1, e.evaluate(env)) for a, e in region.axes.items()}
-
-    def count(axes: Any) -> int:
-        return math.prod(extent[a] for a in axes)
-
-    types = region.input_types
-    gathered: dict[int, int] = {}
-    cycles = starts = 0.0
-    matmuls: list[Matmul] = []
-    operands = {
-        a for n in region.nodes if n.kind == "contract" for a in n.args if region.nodes[a].kind == "load"
-    }
-    for i, node in enumerate(region.nodes):
-        if node.kind == "load":
-            if any(reads_in(e) for e in node.index):
-                gathered[node.input] = max(count(node.axes), gathered.get(node.input, 0))
-            if node.dtype not in (dt.F32,) and i not in operands:
-                cycles, starts = _add(cycles, starts, "Cast", count(node.axes))
-        elif node.kind == "map":
-            calls = _CALLS.get(node.function)
-            if calls is None:
-                calls = _COMPARE if node.dtype.is_bool else _UNKNOWN
-            for call in calls:
-                cycles, starts = _add(cycles, starts, call, count(node.axes))
-        elif node.kind == "reduce":
-            source = region.nodes[node.args[0]]
-            cycles, starts = _add(cycles, starts, "WholeReduce", count(source.axes | set(node.over)))
-        elif node.kind == "contract":
-            left, right = (region.nodes[a] for a in node.args[:2])
-            rows = [a for a in left.axes - right.axes if a == schedule.rows] or sorted(left.axes - right.axes)
-            matmuls.append(
-                Matmul(
-                    count(rows),
-                    count(right.axes - left.axes),
-                    count(node.over),
-                    left.dtype.name,
-                    left.kind != "load",
-                )  # fmt: skip
-            )
-        elif node.kind == "coord":
-            cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
-    reads = tuple(
-        (gathered[i] if i in gathered else t.num_elements().evaluate(env)) * t.dtype.bytes
-        for i, t in enumerate(types)
-    )
-    writes = tuple(o.type.num_bytes().evaluate(env) for o in region.outputs)
-    stored = region.nodes[region.outputs[0].node] if region.outputs else None
-    lone = len(matmuls) == 1 and not matmuls[0].computed
-    bare = lone and len(region.outputs) == 1 and stored is not None and stored.kind == "contract"
-    lanes = extent.get(schedule.lanes, 1)
-    return Work(
-        reads,
-        writes,
-        cycles,
-        starts,
-        rows=extent.get(schedule.rows, 1) if schedule.rows else 1,
-        lanes=lanes,
-        grid=count(schedule.grid),
-        live=_live(region),
-        matmuls=tuple(matmuls),
-        row_complete=schedule.is_cube
-        and (schedule.reduced is not None or any(m.computed for m in matmuls) or len(matmuls) > 1),
-        passes=_passes(region) if schedule.streamed else 1,
-        bare=bare and not lanes % FRACTAL,
-        kind=schedule.kind,
-    )
-
-
-def _add(cycles: float, starts: float, call: str, elements: int) -> tuple[float, float]:
-    slope, start = VECTOR_F32[call]
-    return cycles + slope * elements, starts + start
-
-
-def _live(region: Region) -> int:
-    """Most float32 tiles that live at the same time, two buffers for every load."""
-    last: dict[int, int] = {}
-    for i, node in enumerate(region.nodes):
-        for a in node.args:
-            last[a] = i
-    for out in region.outputs:
-        last[out.node] = len(region.nodes)
-    live = peak = 0
-    ends: dict[int, int] = {}
-    for i, node in enumerate(region.nodes):
-        if node.kind in ("number", "extent") or i not in last:
-            continue
-        weight = 2 if node.kind == "load" else 1
-        live += weight if node.axes else 0
-        ends[last[i]] = ends.get(last[i], 0) + (weight if node.axes else 0)
-        peak = max(peak, live)
-        live -= ends.pop(i, 0)
-    return max(peak, 2)
-
-
-def _passes(region: Region) -> int:
-    """Times that the streamed axis is walked: the longest chain of reductions, and once for the outputs."""
-    depth: list[int] = []
-    for node in region.nodes:
-        depth.append(max((depth[a] for a in node.args), default=0) + (node.kind == "reduce"))
-    return 1 + max(depth, default=0)
 
 
 # -- what users see of an op and a group ----------------------------------------------------------------
@@ -429,8 +209,7 @@ class CostModel:
     `matmul_latency_table` maps (batch..., M, K, N) to measured µs; missing shapes fall back to the model.
     `expected_runs` spreads the build time of kernels over that many runs; None: kernels are built ahead of
     time, so build seconds are shown, but don't count against a fusion. `core_budget` and `l2_budget` limit
-    the
-    part of the chip (cube cores; bytes) that a model may count on, e.g. beside another process.
+    the part of the chip (cube cores; bytes) that a model may count on, e.g. beside another process.
     """
 
     matmul_latency_table: Any = {}
@@ -646,7 +425,7 @@ class CostModel:
         return max(64, self.target.ub_usable_bytes // (4 * work.live))
 
     def footprint(self, work: Work) -> int:
-        """Bytes of UB at the smallest tile: one row of the lanes if they are reduced whole, else one repeat."""
+        """Bytes of UB at the smallest tile: one row if lanes are reduced whole, else one repeat."""
         lanes = (
             work.lanes
             if (work.row_complete or "reduction" in work.kind) and work.passes == 1
@@ -770,8 +549,7 @@ class Pricer:
         """The cost of `ops` as one kernel.
 
         A leaf that the user's model prices differently from the built-in one changes every group with that
-        op:
-        by the difference if it is slower, by the ratio if it is faster.
+        op: by the difference if it is slower, by the ratio if it is faster.
         """
         key = (work, tuple(reads), tuple(writes), len(ops))
         cost = self.groups.get(key)
@@ -801,10 +579,3 @@ class Pricer:
         return replace(
             self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops)), us=us
         )
-
-
-def value_bytes(value: SSAValue, env: Sizes) -> int:
-    """Bytes of a tensor at given sizes."""
-    kind = tensor_type(value)
-    elements: Expr = product(kind.shape)
-    return elements.evaluate(env) * kind.dtype.bytes  # type: ignore[arg-type]

@@ -3,8 +3,7 @@
 
 A cluster is a set of ops connected by edges whose two ends could share a kernel. Elementwise ops with one
 consumer are contracted into it first; then a dynamic program over downsets tries every connected, closed set
-as
-the next kernel. It is exact over the contracted ops and over sets that are connected by data flow.
+as the next kernel. It is exact over the contracted ops and over sets that are connected by data flow.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Operation
 
 from gaf.fusion import names
-from gaf.fusion.cost import value_bytes
 from gaf.fusion.opgraph import is_constant
 from gaf.fusion.region import NotFusible
+from gaf.fusion.work import value_bytes
 
 if TYPE_CHECKING:
     from xdsl.ir import SSAValue
@@ -43,10 +42,9 @@ class SearchReport:
     """How good a plan is. Times in µs, sizes in bytes; `clusters` is 0 if no exact search was asked for.
 
     `cost_us` is the modelled time of the plan, `lower_bound_us` what no plan of these ops can beat:
-    compulsory
-    bytes of the model at full bandwidth, or its products at the cube's peak, and one launch. `gap_pct`
-    compares the plan
-    with the exact optimum on clusters where that is known (`exact_clusters`), and with the bound elsewhere.
+    compulsory bytes of the model at full bandwidth, or its products at the cube's peak, and one launch.
+    `gap_pct` compares the plan with the exact optimum on clusters where that is known (`exact_clusters`), and
+    with the bound elsewhere.
     """
 
     strategy: str
@@ -195,8 +193,7 @@ def best_partition(
     priced.
 
     `needs[i]` is the bit set of direct predecessors of i; `price(mask)` the additive cost of a group, None if
-    it
-    is illegal. Costs compare like tuples.
+    it is illegal. Costs compare like tuples.
     """
     count = len(needs)
     full = (1 << count) - 1

@@ -4,8 +4,7 @@ cost.
 
 Moves as of Fiduccia and Mattheyses: an op without readers in its group may go to a group that reads it, an op
 without producers in its group to one that feeds it, and all that follows a matmul to one that reads it. A
-move
-must keep both groups legal and the kernels in an order.
+move must keep both groups legal and the kernels in an order.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 A group between one source value and one result is turned into a region and evaluated in float64 on probes. It
 is a norm if every lane of the result is an affine function of the normalised probe, an activation if it
-equals a
-formula of the op table. Names found here label groups and serve patterns; they never decide legality.
+equals a formula of the op table. Names found here label groups and serve patterns; they never decide
+legality.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from gaf.dialects.graph.ops import activation
 from gaf.dialects.graph.ops.binary import MulOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.fusion import names
-from gaf.fusion.cost import Sizes
 from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.region import NotFusible, Region, build_region
+from gaf.fusion.work import Sizes
 
 MAX_STEPS = 14
 """Ops looked at behind the first op of a macro; the longest known spelling of LayerNorm has eleven."""

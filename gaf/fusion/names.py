@@ -48,14 +48,14 @@ _ALIASES = {
 
 @lru_cache(maxsize=4096)
 def plain(name: str) -> str:
-    """A name without case, underscores and synonyms: `LayerNormalization` and `layer_norm` are `layernorm`."""
+    """A name without case, underscores and synonyms: `layer_norm` is `layernorm`."""
     text = re.sub(r"[^a-z0-9.]", "", name.lower())
     return _ALIASES.get(text, text)
 
 
 @lru_cache(maxsize=1024)
 def class_title(cls: type[Operation]) -> str:
-    """`MatMul`, `LayerNorm`, `Gelu`: from the ONNX name of an op class, else from its name in the IR."""
+    """`MatMul`, `LayerNorm`: from the ONNX name of an op class, else from its name in the IR."""
     names = getattr(cls, "ONNX", ())
     if not names:
         return "".join(p.capitalize() for p in cls.name.rpartition(".")[2].split("_"))

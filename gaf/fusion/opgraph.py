@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A block of graph ops as numbers: who reads whom through folded views, what escapes a group, structural
-keys.
-"""
+"""A block of graph ops as numbers: who reads whom through folded views, what escapes a group, keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import is_side_effect_free
 from xdsl.traits import IsTerminator, Pure, is_side_effect_free
 
 from gaf.dialects.graph.contract import GraphOp
-from gaf.dialects.graph.meaning import Meaning, Opaque, View
+from gaf.dialects.graph.meaning import Meaning, View
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.fusion.bounds import Bounds
 from gaf.fusion.names import node_name
@@ -43,8 +40,7 @@ class OpGraph:
     """Ops of a block by number, in block order.
 
     `meanings` holds what every op means; `views` are those that compute nothing, `folded` the views that
-    their
-    readers read through instead of storing them. Ops in `host` (number -> reason) are left alone.
+    their readers read through instead of storing them. Ops in `host` (number -> reason) are left alone.
     """
 
     def __init__(self, block: Block, host: Mapping[int, str] | None = None) -> None:
@@ -63,19 +59,11 @@ class OpGraph:
         self._types: list[int] = []
         self._shapes: dict[int, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
         self._numbers: dict[object, int] = {}
-        ordered = [i for i, op in enumerate(self.ops) if self._is_effect(i, op)]
-        self.after: dict[int, int] = dict(zip(ordered, ordered[1:]))
-        """Op with effects -> the next one: their order stays."""
-        self.before: dict[int, int] = {b: a for a, b in self.after.items()}
         self.bounds = Bounds()
         self.views = {i for i, m in self.meanings.items() if isinstance(m, View) and i not in host}
         self.folded = set(self.views)
         effects = effectful(self.ops)
         self.next_effect = dict(zip(effects, effects[1:]))  # ops with effects keep their order
-
-    def _is_effect(self, number: int, op: Operation) -> bool:
-        opaque = isinstance(self.meanings.get(number), Opaque)
-        return opaque and not is_constant(op) and not is_side_effect_free(op)
 
     def name(self, number: int) -> str:
         """The model node of an op."""
@@ -101,9 +89,7 @@ class OpGraph:
     # -- edges, looking through folded views ------------------------------------------------------
 
     def sources(self, number: int) -> Iterator[int]:
-        """Ops whose results `number` reads, and the op with effects that must come before it."""
-        if number in self.before:
-            yield self.before[number]
+        """Ops whose results `number` reads."""
         stack = list(self.ops[number].operands)
         seen: set[SSAValue] = set()
         while stack:

@@ -2,8 +2,7 @@
 """Declarative patterns over a graph: slots of names, matched along the data flow.
 
 A slot matches a connected, non-empty group of ops with one of its names, or a macro (LayerNorm in any
-spelling,
-Linear, Gate...). The group of a slot reads a result of the group before it.
+spelling, Linear, Gate...). The group of a slot reads a result of the group before it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ plans.
 
 A value counts as resident if the live data stays below a limit from its definition to its last use: all
 intermediate values that are alive, and what the op at hand reads besides. The rule looks at the unfused op
-order,
-so fused and unfused plans take the same bytes at L2 speed.
+order, so fused and unfused plans take the same bytes at L2 speed.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.graph.types import TensorType
-from gaf.fusion.cost import Sizes
 from gaf.fusion.opgraph import OpGraph, is_constant
+from gaf.fusion.work import Sizes
 
 
 def resident_values(graph: OpGraph, env: Sizes, limit: float) -> set[SSAValue]:

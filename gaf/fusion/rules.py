@@ -2,8 +2,7 @@
 """Fusion rules of users: a pattern and a gain, registered for the process or for a block of code.
 
 A rule adds a candidate and says what it is worth; it can't make an illegal group legal. `register_fusion` is
-the
-short form with `Pattern >> Pattern` and a `FusedNode`.
+the short form with `Pattern >> Pattern` and a `FusedNode`.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ class FusionRule:
     """A pattern of slots and its gain; subclass it, or give `name`, `pattern` and `gain` to the constructor.
 
     `pattern` is a list of (label, names) pairs or a `Pattern`. `evaluate_gain(subgraph)` returns a fraction
-    0..1
-    of the members' time; by default the modelled one.
+    0..1 of the members' time; by default the modelled one.
     """
 
     name: str = ""
@@ -121,8 +119,7 @@ class FusedNode:
     """The kernel that stands for matched ops: its name and inputs.
 
     Missing outside inputs are appended, outputs are inferred. `device_function` names an Ascend C function
-    for
-    ops without a body that gaf knows; there is no lowering for it yet.
+    for ops without a body that gaf knows; there is no lowering for it yet.
     """
 
     name: str
@@ -217,7 +214,7 @@ unregister_fusion = unregister_fusion_rule
 
 @contextmanager
 def fusion_rules(*rules: FusionRule, only: bool = False) -> Iterator[None]:
-    """Rules that hold inside a `with` block; with `only`, no others do. The registry is as before afterwards."""
+    """Rules that hold inside a `with` block; with `only`, no others do. Afterwards all is as before."""
     saved = dict(_registry)
     if only:
         _registry.clear()

@@ -45,7 +45,8 @@ class Schedule:
     `lanes` is contiguous in memory in every access that has it; `rows` is the second tile axis (None: one
     row); `grid` axes run in steps of 1. `reduced` is the axis of the vector reductions (lanes or rows). With
     `streamed` that axis is walked in chunks with carried state, once per dependent reduction; otherwise whole
-    rows stay in UB.
+    rows stay in UB. `folded` are further axes that every reduction folds, outermost first: the rows, walked in
+    chunks too, and axes that are neither rows nor lanes, walked in steps of 1.
 
     `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
     one if its left operand is computed, the vector cores work on whole rows of the axis that the next level sums.
@@ -57,6 +58,17 @@ class Schedule:
     reduced: str | None = None
     streamed: bool = False
     levels: tuple[tuple[MatMul, ...], ...] = ()
+    folded: tuple[str, ...] = ()
+
+    @property
+    def nest(self) -> tuple[str, ...]:
+        """All axes that the vector reductions fold, outermost first."""
+        return (*self.folded, self.reduced) if self.reduced is not None else ()
+
+    @property
+    def walked(self) -> tuple[str, ...]:
+        """Axes of loops in steps of 1: a tile has one point of them."""
+        return (*self.grid, *(a for a in self.folded if a != self.rows))
 
     @property
     def is_cube(self) -> bool:
@@ -196,7 +208,7 @@ def _vector(region: Region) -> list[Schedule]:
     accesses = _vector_accesses(region, ())
     _check_affine(accesses)
     reduced = _reduced_axes(region)
-    if len(reduced) > 1:
+    if any(set(n.over) != set(reduced) for n in region.nodes if n.kind == "reduce"):
         raise NotFusible("reductions over different axes: " + ", ".join(f"size {region.axes[a]}" for a in reduced))
     stored = {n for o in region.outputs for e in o.index for n in e.names()} & set(region.axes)
     parallel = [a for a in region.axes if a in stored and a not in reduced]
@@ -214,20 +226,39 @@ def _vector(region: Region) -> list[Schedule]:
             raise NotFusible("a single element: not worth a kernel")
         raise NotFusible("no axis is contiguous in every operand (an on-chip transpose is needed)")
     lanes = max(legal, key=lambda a: (sum(x.weight for x in accesses if a in x.steps), list(region.axes).index(a)))
-    if reduced and reduced[0] != lanes:
-        rows: str | None = reduced[0]
-        if any(x.has(reduced[0]) and not x.has(lanes) and x.step(reduced[0]) != 1 for x in accesses):
-            raise NotFusible("a column operand of the reduction is strided in memory")
-    else:
-        rows = _pick_rows([a for a in parallel if a != lanes], {lanes}, accesses)
+    rows = _vector_rows(region, accesses, lanes, parallel, reduced)
     grid = tuple(a for a in parallel if a not in (lanes, rows))
-    base = Schedule(lanes, rows, grid, reduced[0] if reduced else None)
     _check_guards(region, (rows, lanes))
     _check_loops(region, [a for a in (*grid, rows, lanes) if a is not None and a not in reduced])
     if not reduced:
-        return [base]
-    streamed = Schedule(lanes, rows, grid, reduced[0], streamed=True)
-    return [streamed] if reduced[0] != lanes else [base, streamed]
+        return [Schedule(lanes, rows, grid)]
+    inner = lanes if lanes in reduced else rows
+    outer = [a for a in region.axes if a in reduced and a != inner]
+    folded = tuple([a for a in outer if a != rows] + [a for a in outer if a == rows])
+    for number, out in enumerate(region.outputs):
+        names = {n for e in out.index for n in e.names()} & set(reduced)
+        if names and names != set(reduced):
+            raise NotFusible(f"output {number} has some of the axes that the kernel reduces, but not all")
+    streamed = Schedule(lanes, rows, grid, inner, streamed=True, folded=folded)
+    whole = lanes in reduced and set(folded) <= {rows}
+    return [replace(streamed, streamed=False), streamed] if whole else [streamed]
+
+
+def _vector_rows(
+    region: Region, accesses: Sequence[_Access], lanes: str, parallel: Sequence[str], reduced: Sequence[str]
+) -> str | None:
+    """The second tile axis: a reduced one where lanes are kept, or where the outputs have it; else a parallel one."""
+    folds = [a for a in region.axes if a in reduced and a != lanes]
+    kept = _pick_rows([a for a in parallel if a != lanes], {lanes}, accesses)
+    if not folds:
+        return kept
+    row = _pick_rows(folds, {lanes}, accesses)
+    if lanes not in reduced:
+        if row is None:
+            raise NotFusible("a column operand of the reduction is strided in memory")
+        return row
+    along = any(n in reduced for o in region.outputs for e in o.index for n in e.names())
+    return row if row is not None and (along or kept is None) else kept
 
 
 def _matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:

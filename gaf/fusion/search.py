@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which ops form a kernel: a search over producer-consumer edges; region and schedule say what is legal, cost
-what pays.
+"""Which ops form a kernel: a search over edges; region and schedule say what is legal, cost what pays.
 
-Views belong to whoever reads through them: a consumer folds them into its index maps, or, where the map
-would not be affine, the producer stores its result already transposed. What can be neither runs alone.
-Every group is convex, so the groups always have an order; `plan_fusion` asserts it.
+Views belong to whoever reads through them: a consumer folds them into its index maps, or, where the map would
+not be affine, the producer stores its result already transposed. What can be neither runs alone. Every group
+is convex, so the groups always have an order; `plan_fusion` asserts it.
 """
 
 from __future__ import annotations
 
-import heapq
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -24,157 +22,20 @@ from gaf.fusion import names
 from gaf.fusion.cost import CostModel, GroupCost, Pricer, Work, region_work, sizes, total
 from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
-from gaf.fusion.opgraph import OpGraph, effectful, is_constant
+from gaf.fusion.opgraph import OpGraph, is_constant
+from gaf.fusion.order import UnitOrder
+from gaf.fusion.plan import Decision, FusionPlan, Group, Legal, check_acyclic
 from gaf.fusion.region import NotFusible, build_region
 from gaf.fusion.residency import resident_values
-from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.fusion.schedule import choose_schedules
 
 if TYPE_CHECKING:
-    from gaf.fusion.candidates import Candidate
-    from gaf.fusion.exact import SearchReport
+    pass
 
 MAX_GROUP_OPS = 64  # code size and planner cost: fusion.md 2.2 (8) allows 128
-MAX_WINDOW = 4000  # ops looked at to prove convexity of one merge
 
 SLACK = 0.15
 """With the objective "traffic", how much slower than its parts a kernel may be modelled."""
-
-
-@dataclass(frozen=True)
-class Legal:
-    """What the legality check found out about a group; shared by structurally equal groups.
-
-    `inputs` are the positions of the region's inputs among the outside values of the signature, `outputs` the
-    number of stored results.
-    """
-
-    schedules: list[Schedule]
-    work: Work
-    inputs: tuple[int, ...]
-
-
-@dataclass(eq=False)
-class Group:
-    """Ops (numbers in block order) that form one kernel; `legal` comes from the legality check.
-
-    `best_us` is the least modelled time seen for its ops, as one kernel or as several. `label` is the name
-    that
-    a rule gave it.
-    """
-
-    ops: list[int]
-    legal: Legal | None = None
-    cost: GroupCost | None = None
-    best_us: float = 0.0
-    alive: bool = True
-    label: str | None = None
-    rule: str | None = None
-
-    @property
-    def schedules(self) -> list[Schedule]:
-        return self.legal.schedules if self.legal is not None else []
-
-    @property
-    def kind(self) -> str:
-        return self.schedules[0].kind
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One answered question: were these two groups joined, and what was decisive?
-
-    `reason` is the binding constraint with its number, empty for a join. `before` is the cost of the two
-    kernels, `after` that of one (None: there is no such kernel). `footprint` (bytes of UB at the smallest
-    tile) and
-    `footprint_limit` belong to the joined kernel. `rule` names the rule that asked for the join.
-    """
-
-    producer_nodes: tuple[str, ...]
-    consumer_nodes: tuple[str, ...]
-    fused: bool
-    reason: str = ""
-    kind: str = ""
-    before: GroupCost | None = None
-    after: GroupCost | None = None
-    footprint_limit: int = 0
-    rule: str = ""
-
-    @property
-    def producer(self) -> str:
-        return " + ".join(self.producer_nodes)
-
-    @property
-    def consumer(self) -> str:
-        return " + ".join(self.consumer_nodes)
-
-    @property
-    def members(self) -> list[str]:
-        return list(dict.fromkeys((*self.producer_nodes, *self.consumer_nodes)))
-
-    @property
-    def kernels_before(self) -> int:
-        return (self.before.launches if self.before else 0) or 1 + bool(self.consumer_nodes)
-
-    @property
-    def kernels_after(self) -> int:
-        return 1 if self.fused else self.kernels_before
-
-    @property
-    def footprint(self) -> int:
-        return self.after.footprint if self.after is not None else 0
-
-    def to_json(self) -> dict[str, object]:
-        """Plain data; costs are left out where there are none."""
-        found: dict[str, object] = {
-            "members": self.members,
-            "kind": self.kind,
-            "fused": self.fused,
-            "reason": self.reason,
-            "rule": self.rule,
-            "kernels_before": self.kernels_before,
-            "kernels_after": self.kernels_after,
-        }
-        for when, cost in (("before", self.before), ("after", self.after)):
-            if cost is not None:
-                found |= {
-                    f"bytes_{when}": cost.hbm_bytes,
-                    f"us_{when}": round(cost.us, 3),
-                    f"jit_s_{when}": round(cost.jit_s, 3),
-                }
-        if self.after is not None:
-            found |= {
-                "footprint": self.footprint,
-                "footprint_limit": self.footprint_limit,
-                "limit": self.after.limit,
-            }
-        return found
-
-
-@dataclass
-class FusionPlan:
-    """Groups in a legal order, ops that stay on the host with the reason, and every decision taken.
-
-    `left_alone` are patterns that another library covers: (its operator, op numbers). `candidates` are the
-    groups
-    of two computing ops or more with their gains, `report` says what the search found and how good it is.
-    """
-
-    groups: list[Group]
-    host: dict[int, str]
-    decisions: list[Decision]
-    ops: list[Operation]
-    folded_views: set[int] = field(default_factory=set)
-    candidates: list[Candidate] = field(default_factory=list)
-    left_alone: list[tuple[str, list[int]]] = field(default_factory=list)
-    report: SearchReport | None = None
-    notes: list[str] = field(default_factory=list)
-    effects: dict[int, int] = field(default_factory=dict)
-    """Op with effects -> the next one; their order stays."""
-
-    @property
-    def modelled_us(self) -> float:
-        """Modelled time of all groups."""
-        return sum(g.cost.us for g in self.groups if g.cost is not None)
 
 
 def plan_fusion(
@@ -191,10 +52,8 @@ def plan_fusion(
     """Decide the kernels of a block of graph ops.
 
     `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number ->
-    reason)
-    are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False` doesn't
-    describe
-    what was found. Raises InvalidInputError for a cost model or rule that fails (see
+    reason) are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False`
+    doesn't describe what was found. Raises InvalidInputError for a cost model or rule that fails (see
     `FusionConfig.rule_errors`).
     """
     config = config or FusionConfig()
@@ -229,7 +88,7 @@ def model_of(config: FusionConfig) -> CostModel:
     return model
 
 
-class Search:
+class Search(UnitOrder):
     """One search over one block; `run` gives the plan."""
 
     def __init__(
@@ -388,7 +247,6 @@ class Search:
             self.folded,
             left_alone=self.left_alone,
             notes=self.notes,
-            effects=self.graph.after,
         )
         check_acyclic(plan)
         if self.with_candidates:
@@ -583,7 +441,8 @@ class Search:
         apart = total([p.cost for p in parts if p.cost is not None])
         if self.config.objective == "time":
             if merged.cost.us >= apart.us:
-                return f"one kernel is modelled {merged.cost.us:.1f} µs ({merged.cost.limit}), apart {apart.us:.1f} µs"
+                limit = merged.cost.limit
+                return f"one kernel is modelled {merged.cost.us:.1f} µs ({limit}), apart {apart.us:.1f} µs"
             return ""
         if merged.cost.hbm_bytes > apart.hbm_bytes:
             return f"one kernel moves {merged.cost.hbm_bytes} bytes, apart {apart.hbm_bytes}"
@@ -595,8 +454,8 @@ class Search:
                 else ""
             )
             return (
-                f"one kernel is modelled {merged.cost.us:.1f} µs ({merged.cost.limit}{busy}), apart {best:.1f} µs: "
-                f"more than {100 * SLACK:.0f} % slower"
+                f"one kernel is modelled {merged.cost.us:.1f} µs ({merged.cost.limit}{busy}), "
+                f"apart {best:.1f} µs: more than {100 * SLACK:.0f} % slower"
             )
         return ""
 
@@ -642,115 +501,7 @@ class Search:
         """
         return 1e6 * cost.jit_s / self.model.expected_runs if self.model.expected_runs else 0.0
 
-    # -- order: every unit (group or single op) has a rank, a topological order kept up to date ----------
-
-    def number_units(self) -> None:
-        """Ranks in block order, valid because every group is still one op (and views that follow it)."""
-        self.order: list[Group] = []
-        self.unit_of: dict[int, Group] = {}
-        for i in range(len(self.ops)):
-            if i in self.folded or i in self.unit_of:
-                continue
-            unit = self.group_of.get(i) or Group([i])
-            for j in unit.ops:
-                self.unit_of[j] = unit
-            self.order.append(unit)
-        self.rank = {unit: r for r, unit in enumerate(self.order)}
-
-    def join(self, producer: Group, consumer: Group) -> str:
-        """Give two units one place in the order, that of `consumer`; returns "" or why there is none.
-
-        Afterwards `producer` is dead and the caller must `adopt` its ops.
-        """
-        first, last = (
-            (producer, consumer) if self.rank[producer] < self.rank[consumer] else (consumer, producer)
-        )
-        after = self.descendants(first, last)
-        if isinstance(after, str):
-            return after
-        self.place(first, last, after)
-        if last is not consumer:  # the merged unit is called `consumer`
-            r = self.rank[last]
-            self.order[r], self.order[self.rank[first]] = consumer, last
-            self.rank[last], self.rank[consumer] = self.rank[first], r
-        producer.alive = False
-        return ""
-
-    def descendants(self, producer: Group, consumer: Group) -> set[Group] | str:
-        """Units after `producer` and ranked before `consumer` that depend on it.
-
-        Returns the reason instead if one of them feeds `consumer`: merging would not be convex.
-        """
-        last = self.rank[consumer]
-        found: set[Group] = set()
-        stack = [producer]
-        while stack:
-            unit = stack.pop()
-            for op in unit.ops:
-                for c in self.graph.consumers(op):
-                    other = self.unit_of[c]
-                    if other is consumer:
-                        if unit is not producer:
-                            return f"a path through {self.graph.name(unit.ops[0])} leaves and re-enters the group"
-                    elif other not in found and other is not producer and self.rank[other] < last:
-                        found.add(other)
-                        stack.append(other)
-            if len(found) > MAX_WINDOW:
-                return f"more than {MAX_WINDOW} ops between the two: no proof that no path leaves and re-enters the group"
-        return found
-
-    def place(self, producer: Group, consumer: Group, after: set[Group]) -> None:
-        """Give the merged unit (`consumer`) a rank: before `after`, the units that depend on `producer`."""
-        first, last = self.rank[producer], self.rank[consumer]
-        window = [u for u in self.order[first + 1 : last] if u not in after]
-        window += [consumer, *(u for u in self.order[first + 1 : last] if u in after)]
-        # the producer's slot is left as a dead entry so that ranks outside the window don't move
-        self.order[first : last + 1] = [producer, *window]
-        for r in range(first, last + 1):
-            self.rank[self.order[r]] = r
-
-    def split_off(self, part: Group, group: Group, smaller: Group, after: bool) -> None:
-        """Take the ops of `part` out of a group: a unit of its own right behind the group, or right before
-        it.
-        """
-        group.ops, group.legal, group.cost = smaller.ops, smaller.legal, smaller.cost
-        for i in part.ops:
-            self.group_of[i] = self.unit_of[i] = part
-        at = self.rank[group] + (1 if after else 0)
-        self.order.insert(at, part)
-        for r in range(at, len(self.order)):
-            self.rank[self.order[r]] = r
-
-    def unsplit(self, part: Group, group: Group, whole: Group) -> None:
-        """Undo `split_off`; `whole` is what the group was."""
-        at = self.rank.pop(part)
-        del self.order[at]
-        for r in range(at, len(self.order)):
-            self.rank[self.order[r]] = r
-        group.ops, group.legal, group.cost = whole.ops, whole.legal, whole.cost
-        for i in part.ops:
-            self.group_of[i] = self.unit_of[i] = group
-
-    def convex(self, ops: Iterable[int]) -> str:
-        """ "" if no path leaves and re-enters these ops, else the reason."""
-        members = {self.unit_of[i] for i in ops}
-        last = max(self.rank[u] for u in members)
-        seen: set[Group] = set()
-        stack = [u for u in members]
-        while stack:
-            unit = stack.pop()
-            for op in unit.ops:
-                for c in self.graph.consumers(op):
-                    other = self.unit_of[c]
-                    if other in members:
-                        if unit not in members:
-                            return f"a path through {self.graph.name(unit.ops[0])} leaves and re-enters the group"
-                    elif other not in seen and self.rank[other] < last:
-                        seen.add(other)
-                        stack.append(other)
-            if len(seen) > MAX_WINDOW:
-                return f"more than {MAX_WINDOW} ops between members: no proof that no path leaves and re-enters the group"
-        return ""
+    # -- several groups at a time -------------------------------------------------------------------
 
     def fuse_set(self, ops: Sequence[int], merged: Group) -> str:
         """Make one group of whole groups whose ops are `ops`; returns "" or why not."""
@@ -795,59 +546,6 @@ class Search:
             elif names.computes(self.ops[i]) or (i in self.graph.views and self.graph.gathers(i)):
                 found.append(names.op_title(self.ops[i]))
         return found
-
-
-def check_acyclic(plan: FusionPlan) -> list[list[int]]:
-    """Kahn's algorithm over groups and single ops; returns units in order. Always on.
-
-    Raises InternalError if the groups have a cycle.
-    """
-    unit_of: dict[int, int] = {}
-    units: list[list[int]] = []
-    for group in plan.groups:
-        for i in group.ops:
-            unit_of[i] = len(units)
-        units.append(list(group.ops))
-    for i in range(len(plan.ops)):
-        if i not in unit_of:
-            unit_of[i] = len(units)
-            units.append([i])
-    number = {op: i for i, op in enumerate(plan.ops)}
-    grouped = {i for g in plan.groups for i in g.ops}
-    successors: list[set[int]] = [set() for _ in units]
-    waiting = [0] * len(units)
-    for i, op in enumerate(plan.ops):
-        stack, target = list(op.operands), unit_of[i]
-        while stack:
-            owner = stack.pop().owner
-            if not isinstance(owner, Operation):
-                continue
-            if i in grouped and number[owner] in plan.folded_views:
-                stack += owner.operands  # a group clones the views that it reads through
-                continue
-            source = unit_of[number[owner]]
-            if source != target and target not in successors[source]:
-                successors[source].add(target)
-                waiting[target] += 1
-    effects = effectful(plan.ops)
-    for first, second in zip(effects, effects[1:]):  # they keep their order
-        source, target = unit_of[first], unit_of[second]
-        if target not in successors[source]:
-            successors[source].add(target)
-            waiting[target] += 1
-    ready = [(min(u), k) for k, u in enumerate(units) if not waiting[k]]
-    heapq.heapify(ready)
-    order: list[list[int]] = []
-    while ready:
-        _, k = heapq.heappop(ready)
-        order.append(units[k])
-        for s in successors[k]:
-            waiting[s] -= 1
-            if not waiting[s]:
-                heapq.heappush(ready, (min(units[s]), s))
-    if len(order) != len(units):
-        raise InternalError("the fusion plan has a cycle between kernels; please report this model")
-    return order
 
 
 __all__ = [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timelines of a fused model's launches: as a table, as JSON, and as a file for Perfetto (ui.perfetto.dev).
 
-`trace_model` runs the model in trace mode; `write_perfetto` writes what it returns. Lanes are the pipes of every
-core; launches follow one another with the launch time of the cost model between them.
+`trace_model` runs the model in trace mode; `write_perfetto` writes what it returns. Lanes are the pipes of
+every core; launches follow one another with the launch time of the cost model between them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def to_json(launches: Sequence[TracedLaunch]) -> dict[str, Any]:
     """Sums of the run and of every launch; single instructions are only in the Perfetto file."""
     return {
         "us": launches[-1].end_us if launches else 0.0,
-        "launches": [{"start_us": x.start_us, "members": list(x.members), **x.timeline.to_json()} for x in launches],
+        "launches": [
+            {"start_us": x.start_us, "members": list(x.members), **x.timeline.to_json()} for x in launches
+        ],
         "model": "cycles from published figures (gaf.target.timing), not measured on a device",
     }
 
@@ -90,13 +92,18 @@ def to_json(launches: Sequence[TracedLaunch]) -> dict[str, Any]:
 def write_perfetto(path: str | Path, launches: Sequence[TracedLaunch] | Timeline) -> None:
     """Write Chrome's JSON trace format: a process a core, a thread a pipe, one event an instruction.
 
-    A path that ends in .gz is compressed; Perfetto opens both. Raises InvalidInputError if it can't be written.
+    A path that ends in .gz is compressed; Perfetto opens both. Raises InvalidInputError if it can't be
+    written.
     """
     if isinstance(launches, Timeline):
         launches = [TracedLaunch(launches, 0.0)]
     path = Path(path)
     try:
-        with gzip.open(path, "wt", encoding="utf-8") if path.suffix == ".gz" else open(path, "w", encoding="utf-8") as f:
+        with (
+            gzip.open(path, "wt", encoding="utf-8")
+            if path.suffix == ".gz"
+            else open(path, "w", encoding="utf-8") as f
+        ):
             _write(f, launches)
     except OSError as e:
         raise InvalidInputError(f"the timeline can't be written: {e.strerror or e}", where=str(path)) from e
@@ -132,11 +139,22 @@ def _events(launches: Sequence[TracedLaunch]) -> Iterator[dict[str, Any]]:
             core, pipe = ids[span["core"]], int(span["pipe"])
             if (core, -1) not in named:
                 named.add((core, -1))
-                yield {"ph": "M", "name": "process_name", "pid": core, "args": {"name": line.cores[span["core"]].name}}
+                yield {
+                    "ph": "M",
+                    "name": "process_name",
+                    "pid": core,
+                    "args": {"name": line.cores[span["core"]].name},
+                }
                 yield {"ph": "M", "name": "process_sort_index", "pid": core, "args": {"sort_index": core}}
             if (core, pipe) not in named:
                 named.add((core, pipe))
-                yield {"ph": "M", "name": "thread_name", "pid": core, "tid": pipe + 1, "args": {"name": PIPES[pipe]}}
+                yield {
+                    "ph": "M",
+                    "name": "thread_name",
+                    "pid": core,
+                    "tid": pipe + 1,
+                    "args": {"name": PIPES[pipe]},
+                }
             args: dict[str, Any] = {"node": line.nodes[span["node"]]}
             if span["bytes"]:
                 args["bytes"] = int(span["bytes"])

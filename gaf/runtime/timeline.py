@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The timeline of one kernel launch in trace mode: cycles per pipe of every core, bytes per argument and memory.
+"""The timeline of one kernel launch in trace mode: cycles per pipe of every core, bytes per argument and
+memory.
 
 Times are modelled cycles of a device core (`Timing.clock_mhz`), from the figures of `gaf.target.timing`; the
 launch time of the host is not part of them.
@@ -20,7 +21,15 @@ PIPES = ("S", "V", "M", "MTE1", "MTE2", "MTE3", "FIX")
 MEMORIES = ("GM", "UB", "L1", "L0A", "L0B", "L0C", "BT", "FB")
 
 SPAN = np.dtype(
-    [("start", "f8"), ("end", "f8"), ("core", "u4"), ("api", "u2"), ("node", "u2"), ("pipe", "u4"), ("bytes", "u4")]
+    [
+        ("start", "f8"),
+        ("end", "f8"),
+        ("core", "u4"),
+        ("api", "u2"),
+        ("node", "u2"),
+        ("pipe", "u4"),
+        ("bytes", "u4"),
+    ]
 )
 """One instruction: cycles, core number, indices into `apis` and `nodes`, pipe number, bytes that it copies."""
 
@@ -93,7 +102,9 @@ class _Trace(ctypes.Structure):
 def costs_of(timing: Timing, spans: bool = True) -> ctypes.Structure:
     """The figures as the runtime library takes them (GafTraceCosts)."""
     rows = [
-        (name, width, cost) for name, cost in [*VECTOR_COSTS.items(), ("", UNKNOWN_VECTOR_COST)] for width in (1, 2, 4, 8)
+        (name, width, cost)
+        for name, cost in [*VECTOR_COSTS.items(), ("", UNKNOWN_VECTOR_COST)]
+        for width in (1, 2, 4, 8)
     ]
     vector = (_VectorCost * len(rows))(
         *[_VectorCost(n.encode(), w, 0, c.slope(w), c.start(w)) for n, w, c in rows]
@@ -137,8 +148,9 @@ class ArgumentTraffic:
     written: int
     written_once: int
     hbm_read: int
-    """What memory moves: distinct bytes while all that is read again stays in L2, else all of them; a workspace
-    that stays in L2 moves none."""
+    """What memory moves: distinct bytes while all that is read again stays in L2, else all of them; a
+    workspace that stays in L2 moves none.
+    """
     hbm_written: int
     unaligned: int
     """Moved by copies that do not start on 512 bytes."""
@@ -209,11 +221,17 @@ class Timeline:
 _ROLES = {0: "in/out", 1: "workspace", 2: "input", 3: "output"}
 
 
-def take(address: int, library: ctypes.CDLL, kernel: str, timing: Timing, names: list[str] | None = None) -> Timeline:
+def take(
+    address: int, library: ctypes.CDLL, kernel: str, timing: Timing, names: list[str] | None = None
+) -> Timeline:
     """Copy a GafTrace of the runtime library and free it."""
     trace = ctypes.cast(address, ctypes.POINTER(_Trace)).contents
     try:
-        spans = np.frombuffer(ctypes.string_at(trace.span, trace.spans * SPAN.itemsize), SPAN).copy() if trace.spans else np.empty(0, SPAN)
+        spans = (
+            np.frombuffer(ctypes.string_at(trace.span, trace.spans * SPAN.itemsize), SPAN).copy()
+            if trace.spans
+            else np.empty(0, SPAN)
+        )
         per_block = max((c.sub for c in trace.core[: trace.cores] if not c.cube), default=0) + 1
         cores = [
             CoreTime(
@@ -226,10 +244,16 @@ def take(address: int, library: ctypes.CDLL, kernel: str, timing: Timing, names:
         arguments = []
         for i, a in enumerate(trace.argument[: trace.arguments]):
             role = _ROLES[a.role]
-            name = names[i] if names is not None and i < len(names) else role if role == "workspace" else f"argument {i}"
+            name = (
+                names[i]
+                if names is not None and i < len(names)
+                else role
+                if role == "workspace"
+                else f"argument {i}"
+            )
             numbers = [getattr(a, f.name) for f in fields(ArgumentTraffic) if f.name not in ("name", "role")]
             arguments.append(ArgumentTraffic(name, role, *numbers))
-        text = lambda pointer, n: [s.decode("utf-8", "replace") for s in pointer[:n]]  # noqa: E731
+        text = lambda pointer, n: [s.decode("utf-8", "replace") for s in pointer[:n]]
         return Timeline(
             kernel, timing, trace.cycles, trace.fill_cycles, cores, arguments,
             {m: (rw[0], rw[1]) for m, rw in zip(MEMORIES, trace.local)}, trace.instructions,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rates and fixed costs of the Ascend 910B family for the cost model: one record, every figure with unit and source.
+"""Rates and fixed costs of the Ascend 910B family for the cost model: one record, every figure with unit and
+source.
 
 Sources: [doc] asc-devkit documentation (NPU architecture 2201, L2 cache splitting, matmul best practice);
 [catlass] CATLASS example 102 and its documentation; [att] perf_param_v1.cpp of the public graph-autofusion
@@ -37,8 +38,12 @@ class Rates:
     cube_efficiency: float = 0.86
     """Part of the cube's peak that long loops reach: MAC busy in the vendor's best matmul [doc]."""
     macs_per_cycle: tuple[tuple[str, int], ...] = (
-        ("f32", 16 * 16 * 4), ("hf32", 16 * 16 * 8), ("f16", 16 * 16 * 16), ("bf16", 16 * 16 * 16), ("i8", 16 * 16 * 32),
-    )  # fmt: skip
+        ("f32", 16 * 16 * 4),
+        ("hf32", 16 * 16 * 8),
+        ("f16", 16 * 16 * 16),
+        ("bf16", 16 * 16 * 16),
+        ("i8", 16 * 16 * 32),
+    )
     """Multiply-adds per cycle of one cube core [doc]."""
     launch_us: float = 3.0
     """Start of a kernel; whole kernels on little data take 5 µs [cases]."""
@@ -47,7 +52,8 @@ class Rates:
     mix_head_us: float = 1.0
     """Extra start of a kernel with cube and vector cores [catlass]."""
     mix_head_full_us: float = 4.0
-    """What is added to it when all cores take part: 1 to 5 µs in total in the text, 8 in the code [catlass]."""
+    """What is added to it when all cores take part: 1 to 5 µs in total in the text, 8 in the code [catlass].
+    """
     barrier_us: float = 1.0
     """A grid-wide barrier inside a kernel [estimated]."""
     mte2_head_cycles: float = 882.09

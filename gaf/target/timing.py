@@ -3,8 +3,8 @@
 
 Sources: [att] perf_param_v1.cpp of the public graph-autofusion tree, fits measured on A2; [doc] asc-devkit
 documentation (table of theoretical vector throughput, NPU architecture 2201, matmul best practice); [catlass]
-CATLASS example 102; [ini] platform_config of a CANN toolkit; [derived] arithmetic on these; [estimated] nobody
-publishes the figure: a named assumption, to be replaced by a measurement.
+CATLASS example 102; [ini] platform_config of a CANN toolkit; [derived] arithmetic on these; [estimated]
+nobody publishes the figure: a named assumption, to be replaced by a measurement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class VectorCost:
     start32: float
 
     def slope(self, element_bytes: int) -> float:
-        """Cycles per element. 8-bit elements cost as 16-bit ones, 64-bit elements twice as much as 32-bit ones."""
+        """Cycles per element. 8-bit elements cost as 16-bit ones, 64-bit elements twice as much as 32-bit
+        ones.
+        """
         found = self.slope16 if element_bytes <= 2 else self.slope32 * max(1, element_bytes // 4)
         return max(found, min(element_bytes, 8) / REPEAT_BYTES)
 
@@ -45,7 +47,11 @@ def _c(slope16: float, start16: float, slope32: float, start32: float) -> Vector
 
 H, F = 1 / 128, 1 / 64  # one repeat a cycle
 _ADD, _SCALAR, _UNARY = _c(0.0103, 22.22, 0.0206, 23.22), _c(H, 22.09, F, 22.09), _c(H, 20.02, F, 20.06)
-_ERF, _TANH, _SIGMOID = _c(0.6996, 478.42, 0.6038, 458.29), _c(0.1976, 181.69, 0.1570, 153.93), _c(0.1011, 116.04, 0.1256, 115.97)
+_ERF, _TANH, _SIGMOID = (
+    _c(0.6996, 478.42, 0.6038, 458.29),
+    _c(0.1976, 181.69, 0.1570, 153.93),
+    _c(0.1011, 116.04, 0.1256, 115.97),
+)
 _LOGIC, _ROUND = _c(0.0107, 17.14, 2 * 0.0107, 17.14), _c(4 * H, 4 * 20.12, 4 * F, 4 * 20.44)
 _WHOLE, _WHOLE_SUM = _c(0.0547, 21.0, 0.1094, 20.01), _c(0.0547, 35.0, 0.1094, 32.0)
 _REDUCE = _c(0.0547 * 1.02, 90.0, 0.1094 * 1.02, 90.0)
@@ -87,7 +93,9 @@ UNKNOWN_VECTOR_COST = _ADD
 
 @dataclass(frozen=True)
 class Timing:
-    """Cycles, bytes per cycle of one core, bytes. The order of the fields is that of GafTraceCosts (twin/trace.h)."""
+    """Cycles, bytes per cycle of one core, bytes. The order of the fields is that of GafTraceCosts
+    (twin/trace.h).
+    """
 
     clock_mhz: float
     aic_cores: float
@@ -230,5 +238,7 @@ class Timing:
         return self.store + self.store_core / cores
 
     def fractal_cycles(self, element_bytes: int) -> float:
-        """Cycles of one fractal product, 16 x 16 x 32 bytes: float32 runs at a quarter of the rate of float16 [doc]."""
+        """Cycles of one fractal product, 16 x 16 x 32 bytes: float32 runs at a quarter of the rate of float16
+        [doc].
+        """
         return 2.0 if element_bytes == 4 else 1.0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cost model: bytes, cores, pipes, the L2 rule, measured tables, and errors of models that users write."""
+"""The cost model: bytes, cores, pipes, the L2 rule, measured tables, errors of models that users write."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of users: patterns match by name and by macro, illegal groups are refused, faults name rule and node."""
+"""Rules of users: patterns match by name and macro, illegal groups are refused, faults are named."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_the_threshold_takes_groups_apart_and_says_why() -> None:
 
 
 def test_objectives() -> None:
-    """Fewest bytes against least time, on graphs where they differ or not: neither is worse at its own aim."""
+    """Fewest bytes against least time: neither is worse at its own aim."""
     for seed in range(15):
         model = random_graph(seed, steps=8)
         traffic, fast = plan(model), plan(model, objective="time")

@@ -112,7 +112,11 @@ def test_results_that_depend_on_which_core_runs_first() -> None:
     found, _ = run(3, x, blocks=4)
     (violation,) = found.violations
     assert violation["rule"] == "order-dependent" and "argument 1" in violation["message"]
-    assert "byte 32" in violation["message"] or "byte 35" in violation["message"] or "byte 34" in violation["message"]
+    assert (
+        "byte 32" in violation["message"]
+        or "byte 35" in violation["message"]
+        or "byte 34" in violation["message"]
+    )
 
 
 def test_outputs_are_right_after_both_runs() -> None:

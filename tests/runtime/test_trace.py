@@ -10,6 +10,7 @@ import struct
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,9 @@ def trace(what: int, n: int, rounds: int = 1, blocks: int = 1, **options: object
 
 
 def spans(line: Timeline, core: int = 0) -> list[tuple[str, float, float]]:
-    return [(line.apis[s["api"]], float(s["start"]), float(s["end"])) for s in line.spans if s["core"] == core]
+    return [
+        (line.apis[s["api"]], float(s["start"]), float(s["end"])) for s in line.spans if s["core"] == core
+    ]
 
 
 # ---- values and the table ---------------------------------------------------------------------------------
@@ -150,7 +153,12 @@ def test_every_vector_api_has_a_cost() -> None:
     for path in INCLUDE.rglob("*.h"):
         text = path.read_text()
         announced |= set(re.findall(r'op\((?:gaf_twin::)?Pipe::V, "(\w+)"', text))
-        announced |= set(re.findall(r'(?:UnaryFlat|UnaryLanes|BinaryFlat|BinaryLanes|MathUnary|WholeReduce|ReduceAll)[<(][^"]*?"([A-Z]\w+)"', text))
+        announced |= set(
+            re.findall(
+                r'(?:UnaryFlat|UnaryLanes|BinaryFlat|BinaryLanes|MathUnary|WholeReduce|ReduceAll)[<(][^"]*?"([A-Z]\w+)"',
+                text,
+            )
+        )
         macros = r"GAF_TWIN_(?:UNARY|BINARY|SCALAR|MATH|WHOLE_REDUCE|GROUP_REDUCE)\((\w+),"
         announced |= {name for name in re.findall(macros, text) if name != "NAME"}
     assert len(announced) > 60
@@ -194,13 +202,17 @@ def test_a_load_costs_what_the_formula_says() -> None:
     assert small.busiest("MTE2") == pytest.approx(4096 * 4 / rate + TIMING.load_start, rel=1e-4)
     rate = TIMING.load_large + TIMING.load_large_core
     assert large.busiest("MTE2") == pytest.approx(8192 * 4 / rate + TIMING.load_start, rel=1e-4)
-    assert large.busiest("MTE3") == pytest.approx(8192 * 4 / TIMING.store_rate(1) + TIMING.store_start, rel=1e-4)
+    assert large.busiest("MTE3") == pytest.approx(
+        8192 * 4 / TIMING.store_rate(1) + TIMING.store_start, rel=1e-4
+    )
     assert large.cores[0].work["MTE2"] == pytest.approx(8192 * 4 / rate, rel=1e-4)
 
 
 def test_many_cores_share_the_memory() -> None:
     one, many = trace(2, 1024, 40, 1), trace(2, 1024, 40, 40)
-    assert many.busiest("MTE2") == pytest.approx(4096 / TIMING.load_rate(40, 4096) + TIMING.load_start, rel=1e-4)
+    assert many.busiest("MTE2") == pytest.approx(
+        4096 / TIMING.load_rate(40, 4096) + TIMING.load_start, rel=1e-4
+    )
     assert one.total("MTE2") < many.total("MTE2") and many.cycles < one.cycles
 
 
@@ -213,7 +225,11 @@ def test_rows_with_a_pitch_pay_for_it() -> None:
 
 def test_stores_of_short_rows_are_slow() -> None:
     tiny, odd, whole = trace(8, 3, rounds=64), trace(8, 33, rounds=64), trace(8, 32, rounds=64)
-    row = (TIMING.store_tiny_core_slope + TIMING.store_tiny_slope) * 12 + TIMING.store_tiny_core + TIMING.store_tiny
+    row = (
+        (TIMING.store_tiny_core_slope + TIMING.store_tiny_slope) * 12
+        + TIMING.store_tiny_core
+        + TIMING.store_tiny
+    )
     assert tiny.busiest("MTE3") == pytest.approx(64 * row + TIMING.store_start, rel=1e-4)
     assert odd.busiest("MTE3") == pytest.approx(64 * 132 / TIMING.store_unaligned, rel=1e-4)
     assert whole.busiest("MTE3") < odd.busiest("MTE3") / 3
@@ -307,7 +323,9 @@ def test_a_vector_core_starts_when_the_cube_core_has_handed_over() -> None:
     fixed = next(e for n, _, e in spans(line, 0) if n == "Fixpipe")
     for core in (1, 2):
         assert spans(line, core)[0][1] >= fixed + TIMING.fixpipe_start + TIMING.cross_flag
-    assert line.cores[0].busy["M"] == pytest.approx(64 // 16 * (64 // 16) * (64 // 8) * 2)  # float32: two cycles a fractal
+    assert line.cores[0].busy["M"] == pytest.approx(
+        64 // 16 * (64 // 16) * (64 // 8) * 2
+    )  # float32: two cycles a fractal
     workspace = line.arguments[-1]
     assert workspace.role == "workspace" and workspace.hbm_read == workspace.hbm_written == 0
     assert workspace.written == workspace.read == 64 * 64 * 4
@@ -368,7 +386,7 @@ def test_perfetto_file(tmp_path: Path) -> None:
             lanes[e["pid"], e["tid"]].append((e["ts"], e["ts"] + e["dur"]))
     for lane in lanes.values():
         lane.sort()
-        assert all(b[0] >= a[1] - 1e-3 for a, b in zip(lane, lane[1:]))  # a pipe does one thing at a time
+        assert all(b[0] >= a[1] - 1e-3 for a, b in pairwise(lane))  # a pipe does one thing at a time
     names = {e["args"]["name"] for e in events if e["ph"] == "M" and "name" in e["args"]}
     assert {"AIV 0", "AIV 1", "MTE2", "MTE3", "V", "launches"} <= names
     kernels = [e for e in events if e.get("cat") == "kernel"]

@@ -85,6 +85,17 @@ def _(cache: torch.Tensor, v: torch.Tensor, position: int) -> None:
     return None
 
 
+@torch.library.custom_op("gaftest::push", mutates_args={"cache"})
+def push(cache: torch.Tensor, v: torch.Tensor, position: int) -> torch.Tensor:
+    cache[position] = v
+    return cache.sum(0)
+
+
+@push.register_fake
+def _(cache: torch.Tensor, v: torch.Tensor, position: int) -> torch.Tensor:
+    return torch.empty_like(v)
+
+
 def in_float64(module: nn.Module, *args: Any) -> Any:
     """What the module computes in float64: the oracle."""
 

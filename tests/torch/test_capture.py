@@ -224,6 +224,11 @@ def test_data_dependent_control_flow_gives_pytorchs_reason() -> None:
     assert "gaf" in caught.value.hint
 
 
+def test_numbers_read_from_tensors_are_refused() -> None:
+    with pytest.raises(gaf.UnsupportedError, match="a number read from a tensor"):
+        gaf.torch_to_graph(lambda x: (x + 1, x.sum().item()), X)
+
+
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
@@ -247,3 +252,45 @@ def test_example_inputs_are_left_alone() -> None:
     model = gaf.torch_to_graph(InPlace(), x)
     assert torch.equal(x, torch.zeros(3, 4))
     assert model.output_names == ["output", "x_mutated"]
+
+
+def test_torch_op_bound_to_a_custom_op_fuses() -> None:
+    with gaf.custom_ops():
+
+        @gaf.custom_op("acme::gate", "(x: T[..., d], alpha: float = 1.0) -> T[..., d]", torch="gaftest.gate")
+        def gate(x: gaf.Tracer, alpha: float) -> gaf.Tracer:
+            return x * gaf.ops.sigmoid(x * alpha)
+
+        model = gaf.torch_to_graph(Quantised(), X)
+        assert not model.fallbacks
+        agrees(model, Quantised(), X)
+        assert len(gaf.fuse(model).kernels) == 1
+
+
+def test_mutating_torch_op_bound_to_a_custom_op() -> None:
+    def push(cache: np.ndarray, v: np.ndarray, position: int) -> np.ndarray:
+        cache[position] = v
+        return cache.sum(0)
+
+    class Pushes(nn.Module):
+        def forward(self, cache: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.ops.gaftest.push(cache, v * 2, 1), cache + 1
+
+    with gaf.custom_ops():
+        shapes = "(cache: T[n, d], v: T[d], position: int) -> T[d]"
+        gaf.opaque_op("acme::push", shapes, reference=push, mutates=["cache"], torch="gaftest.push.default")
+        cache, v = torch.ones(4, 3), torch.arange(3.0)
+        model = gaf.torch_to_graph(Pushes(), (cache, v))
+        got = list(model.run({"cache": cache.numpy(), "v": v.numpy()}).values())
+        assert list(model.fallbacks) == ["acme::push"]
+    assert torch.equal(cache, torch.ones(4, 3))
+    expected = [*Pushes()(cache, v), cache]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b.numpy(), rtol=1e-6)
+
+
+def test_custom_op_that_does_not_fit_is_named() -> None:
+    with gaf.custom_ops():
+        gaf.custom_op("acme::gate", "(x: T[n]) -> T[n]", torch="gaftest.gate")(lambda x: x)
+        with pytest.raises(gaf.GafError, match=r"'gate' \(gaftest.gate.default\)"):
+            gaf.torch_to_graph(Quantised(), X)

@@ -404,6 +404,14 @@ def test_random_numbers_are_new_in_each_call() -> None:
     assert not torch.equal(a, b)
 
 
+def test_sizes_that_the_data_decides() -> None:
+    module = fused(lambda x: (x[x > 0] * 2, x.shape[0]), randn(4, 5))
+    with torch.no_grad():
+        for x in (randn(4, 5), randn(4, 5) - 10, randn(4, 5).abs() + 1):
+            assert_close(module(x), (x[x > 0] * 2, 4))
+    assert not module.fallbacks_taken
+
+
 # -- other models ------------------------------------------------------------------------------------------------
 
 

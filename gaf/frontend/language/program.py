@@ -106,7 +106,9 @@ class Program:
             else "the file holds no model",
             where=self.source.name,
             expected="the name of one: " + ", ".join(choices) if choices else "model name(x: f32[n]) { ... }",
-            hint=f"write {self.source.name}:{choices[-1]}" if choices else None,
+            hint=f"write {self.source.name}:{choices[-1]}; for gaf-opt: -f 'gaf{{model=\"{choices[-1]}\"}}'"
+            if choices
+            else None,
         )
 
     def own_ops(self) -> list[str]:

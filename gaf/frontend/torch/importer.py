@@ -23,6 +23,7 @@ from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.torch_call import call_text, encode, to_numpy
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError, UnsupportedError
+from gaf.frontend import custom
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.torch.context import CallContext
 from gaf.frontend.torch.locations import Locations, source_line
@@ -193,6 +194,9 @@ class GraphImporter:
     ) -> list[SSAValue | None] | None:
         """The results of a call: as graph ops if the registry knows it, else as `graph.foreign`."""
         location = self.locations.of(node)
+        mine = self._custom(node, name, results, location)
+        if mine is not None:
+            return mine
         entry = registry.by_aten(name) if isinstance(node.target, torch._ops.OpOverload) else None
         reason = None
         if entry is not None:
@@ -216,6 +220,56 @@ class GraphImporter:
             log.info("%s: %s", self.source, note)
             self.builder.model.notes.append(note)
         return made
+
+    def _custom(
+        self, node: fx.Node, name: str, results: list[TensorType | None], location: str
+    ) -> list[SSAValue | None] | None:
+        """The call as a custom op of the user's that is bound to it; None if there is none.
+
+        Raises GafError that names the node if the op doesn't take the call.
+        """
+        target = node.args[0] if name.startswith("higher_order.auto_functionalized") else node.target
+        op = custom.by_torch(str(target)) if isinstance(target, torch._ops.OpOverload) else None
+        if op is None:
+            return None
+        where = f"{self.source}: '{location}' ({target})"
+        schema = target._schema  # type: ignore[union-attr]
+        try:
+            if target is node.target:
+                given = self._arguments(node)
+            else:
+                given = {a.name: self._functionalised(node, a.name) for a in schema.arguments}
+            values = list(given.values())
+            while values and values[-1] is None:
+                values.pop()
+            made: list[SSAValue | None] = list(op.emit(self.builder, values, location=location))
+            if target is not node.target:  # results, then every base with its new value
+                count = len(made) - len(op.mutates)
+                names = [p.name for p in op.signature.params]
+                new = {
+                    self._base(node, schema.arguments[names.index(m)].name): made[count + i]
+                    for i, m in enumerate(op.mutates)
+                }
+                bases = node.kwargs["_all_bases"]
+                made = [*(made[:count] or [None]), *(new.get(i, self._value(b)) for i, b in enumerate(bases))]  # type: ignore[arg-type]
+            return _checked(made if len(results) != 1 else made[0], results, len(results) != 1)
+        except GafError as error:
+            error.where = where
+            raise
+
+    def _base(self, node: fx.Node, name: str) -> Any:
+        """The number of the base that a mutated argument of a functionalised call is; views of one are refused."""
+        index = node.kwargs.get(f"_{name}_base_index")
+        views = [k for k in node.kwargs if k.startswith(f"_{name}_") and k != f"_{name}_base_index"]
+        if views:
+            raise UnsupportedError(f"'{name}' is a view of what is written to", hint="pass the tensor itself")
+        return index
+
+    def _functionalised(self, node: fx.Node, name: str) -> Any:
+        if name in node.kwargs:
+            return self._value(node.kwargs[name])
+        index = self._base(node, name)
+        return None if index is None else self._value(node.kwargs["_all_bases"])[index]
 
     def _arguments(self, node: fx.Node) -> dict[str, Any]:
         """All arguments of a call by name, with defaults."""

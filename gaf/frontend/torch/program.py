@@ -21,11 +21,12 @@ from torch.utils import _pytree as pytree
 from gaf.dialects.graph import registry
 from gaf.dialects.graph.model import Model
 from gaf.errors import InvalidInputError, UnsupportedError
+from gaf.frontend import custom
 from gaf.frontend.builder import unique_name
 from gaf.frontend.torch.importer import GraphImporter, Held
 from gaf.frontend.torch.locations import count_ops
 from gaf.frontend.torch.origin import Aliased, Computed, Known, Mutation, TorchOrigin
-from gaf.frontend.torch.types import size_of, strides_of
+from gaf.frontend.torch.types import size_of, strides_of, type_of
 from gaf.frontend.torch.views import Step, view_chain
 
 
@@ -33,7 +34,7 @@ def decompositions() -> Any:
     """PyTorch's own table without the ops that gaf knows: these stay whole."""
     table = torch.export.default_decompositions()
     for op in list(table.keys()):
-        if registry.by_aten(str(op)) is not None:
+        if registry.by_aten(str(op)) is not None or custom.by_torch(str(op)) is not None:
             table.pop(op)
     return table
 
@@ -236,7 +237,7 @@ class _Program:
                 results.append(Known(node))
                 continue
             if not isinstance(node.meta["val"], torch.Tensor):
-                results.append(Known(size_of(node.meta["val"])))
+                results.append(Known(self._size(name, node.meta["val"])))
                 continue
             if node not in places:
                 places[node] = compute(name, node)
@@ -256,6 +257,18 @@ class _Program:
             steps = chains[node][-1][1]
             results[position] = Computed(places[base], strides_of(base.meta["val"]), steps)
         return results, computed, mutations, hidden if len(computed) > hidden else None
+
+    def _size(self, name: str, value: Any) -> Any:
+        """An output that is a size of the inputs. Raises UnsupportedError for numbers read from tensors."""
+        size = size_of(value) if isinstance(value, torch.SymInt | int) else None
+        symbols = {s for node in self.inputs for s in type_of(node.meta["val"]).symbols()}
+        if size is None or not size.names() <= symbols:
+            raise UnsupportedError(
+                "an output is a number read from a tensor",
+                where=f"{self.source}: output '{name}'",
+                hint="return the tensor, without .item() or .tolist()",
+            )
+        return size
 
     def _output_names(self, count: int) -> list[str]:
         """A name for each flat result, from its place in the structure: `logits`, `output_1`."""

@@ -37,7 +37,7 @@ class Unsupported:
         return UnsupportedError(
             f"{len(lines)} PyTorch {kinds} not supported:\n" + "\n".join(lines),
             where=where,
-            hint="ways out: give gaf the op (a GraphOp class with the ATen name, or torch.library.custom_op "
-            "with a CPU implementation, which then runs on the host); write it with supported ops; or leave "
-            "that part outside: torch.compile(module, backend='gaf') keeps it in PyTorch",
+            hint='ways out: say what it means, @gaf.custom_op("acme::gate", shapes, torch="acme.gate"), and it fuses; '
+            "give it a CPU implementation (torch.library.custom_op), and it runs on the host; write it with "
+            "supported ops; or leave that part outside: torch.compile(module, backend='gaf') keeps it in PyTorch",
         )

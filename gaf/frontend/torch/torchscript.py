@@ -9,6 +9,7 @@ torch.export, which says that it can't be captured.
 from __future__ import annotations
 
 import operator
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -320,7 +321,9 @@ def load_script(path: str) -> Any:
             hint=hint,
         )
     try:
-        return torch.jit.load(path, map_location="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return torch.jit.load(path, map_location="cpu")
     except Exception as error:
         what = " ".join(str(error).split())[:300]
         raise InvalidInputError(f"can't read the script: {what}", where=path) from None

@@ -78,7 +78,7 @@ class _Emitter:
         self.symbols = symbols
         self.rename = self._axis_names()
         axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
-        if set(self._axis_order()) == {schedule.reduced}:
+        if set(self._axis_order()) == set(schedule.nest):
             axes[self.unit] = const(1)
         args = [(n, gm(t.shape, t.dtype)) for n, t in zip(inputs, region.input_types)]
         args += [(n, gm(o.type.shape, o.type.dtype, "out")) for n, o in zip(outputs, region.outputs)]
@@ -99,7 +99,7 @@ class _Emitter:
     def _axis_order(self) -> list[str]:
         """Grid axes, rows, lanes, then the axes that only inner phases have."""
         s = self.schedule
-        order = [*s.grid, *([s.rows] if s.rows else []), s.lanes]
+        order = [*s.walked, *([s.rows] if s.rows else []), s.lanes]
         inner = [x for level in reversed(s.levels) for m in level for x in (m.columns, m.summed)]
         return list(dict.fromkeys(order + inner))
 
@@ -109,7 +109,7 @@ class _Emitter:
 
     def _axis_names(self) -> dict[str, str]:
         s = self.schedule
-        names = {a: _free(f"g{i}", self.symbols) for i, a in enumerate(s.grid)}
+        names = {a: _free(f"g{i}", self.symbols) for i, a in enumerate(s.walked)}
         if s.rows:
             names[s.rows] = self.m
         names[s.lanes] = self.n
@@ -122,17 +122,18 @@ class _Emitter:
         params: dict[str, Expr] = {}
         if self.schedule.is_cube:
             params[self.names["bm"]] = const(CUBE_BLOCK)
-        if self.m in axes:
+        s = self.schedule
+        whole = () if s.streamed else s.nest  # axes that a tile holds completely
+        if self.m in axes and s.rows not in whole:
             params[self.names["tm"]] = axes[self.m]
-        if not self.schedule.is_cube or self.schedule.streamed:
-            if self.schedule.streamed or self.schedule.reduced is None or self.schedule.reduced != self.schedule.lanes:
-                params[self.names["tn"]] = axes[self.n]
+        if (not s.is_cube or s.streamed) and s.lanes not in whole:
+            params[self.names["tn"]] = axes[self.n]
         return params
 
     def index(self, index: Sequence[Expr]) -> list[Expr]:
         """Region axes renamed; grid axes stand for their single point `g.lo`."""
         env: dict[str, Expr] = {
-            old: sym(new + ".lo") if old in self.schedule.grid else sym(new) for old, new in self.rename.items()
+            old: sym(new + ".lo") if old in self.schedule.walked else sym(new) for old, new in self.rename.items()
         }
         return [self._rename_reads(e.substitute(env)) for e in index]
 
@@ -147,7 +148,7 @@ class _Emitter:
 
     def tile_axes(self, node: Node) -> list[str]:
         """The axes of a node's tile in physical order: rows, then the lanes of its phase."""
-        return [self.rename[a] for a in self._axis_order() if a in node.axes and a not in self.schedule.grid]
+        return [self.rename[a] for a in self._axis_order() if a in node.axes and a not in self.schedule.walked]
 
     # -- values -----------------------------------------------------------------------------------
 
@@ -240,9 +241,9 @@ class _Emitter:
     def _vector(self) -> None:
         s = self.schedule
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
-        if s.rows and s.rows != s.reduced:
+        if s.rows and s.rows not in s.nest:
             steps.append((self.m, sym(self.names["tm"])))
-        if s.lanes != s.reduced:
+        if s.lanes not in s.nest:
             steps.append((self.n, sym(self.names["tn"])))
         steps = self._grid(steps)
         with self.kb.grid(steps), self.scope():
@@ -369,7 +370,7 @@ class _Emitter:
         """The tile to store: in the output's dtype, and along every tile axis of the index (an expanded value)."""
         node = self.region.nodes[out.node]
         indexed = {n for e in index for n in e.names()}
-        axes = [self.rename[a] for a in self._axis_order() if a not in self.schedule.grid and self.rename[a] in indexed]
+        axes = [self.rename[a] for a in self._axis_order() if a not in self.schedule.walked and self.rename[a] in indexed]
         if set(axes) <= set(self.tile_axes(node)):
             if node.dtype == out.type.dtype:
                 return self.value(out.node)
@@ -385,36 +386,62 @@ class _Emitter:
 
     def _streamed(self, grid_axes: Sequence[str]) -> None:
         """Walk the reduced axis once per level of dependent reductions, then once more for the outputs."""
-        axis = self.schedule.reduced
-        assert axis is not None
-        name = self.rename[axis]
-        step = sym(self.names["tm" if name == self.m else "tn"])
+        nest = self.schedule.nest
         levels = self._levels()
         reductions = self.region.reductions()
         for level in sorted({levels[r] for r in reductions}):
             current = [r for r in reductions if levels[r] == level]
-            self._outside(axis)
-            initial = [self._identity(r) for r in current]
-            with self.kb.for_(name, step, carried=initial) as loop, self.scope():
-                states = []
-                for r, carried in zip(current, loop.carried):
-                    node = self.region.nodes[r]
-                    with self.kb.at(self.region.origins.get(r) or self.kb.location):
-                        part = self.kb.reduce(node.function, self.operand(node.args[0]), [name])
-                        states.append(self.kb.merge(node.function, carried, part))
-                loop.yield_(carried=states)
-            for r, result in zip(current, loop.results):
-                self.scopes[-1][r] = result
-        self._outside(axis)
-        along = [i for i, o in enumerate(self.region.outputs) if axis in self._names(o.index)]
+            self._outside(nest)
+            self.scopes[-1].update(zip(current, self._folded(current, nest)))
+        self._outside(nest)
+        along = [i for i, o in enumerate(self.region.outputs) if set(nest) & self._names(o.index)]
         if along:
-            with self.kb.for_(name, step) as loop, self.scope():
-                for i in along:
-                    self._store(i, grid_axes)
-                loop.yield_()
+            self._stored_along(along, nest, grid_axes)
         for i in range(len(self.outputs)):
             if i not in along:
                 self._store(i, grid_axes)
+
+    def _step(self, axis: str) -> Expr:
+        """The step of the loop over a reduced axis."""
+        if axis in self.schedule.walked:
+            return const(1)
+        return sym(self.names["tm" if self.rename[axis] == self.m else "tn"])
+
+    def _folded(self, reductions: Sequence[int], nest: Sequence[str]) -> Sequence[SSAValue]:
+        """The results of reductions over the current windows of `nest`, one loop for each axis."""
+        axis, *rest = nest
+        initial = [self._identity(r) for r in reductions]
+        with self.kb.for_(self.rename[axis], self._step(axis), carried=initial) as loop, self.scope():
+            if rest:
+                self._outside(rest)
+                parts = list(self._folded(reductions, rest))
+            else:
+                parts = [self._fold(r) for r in reductions]
+            states = []
+            for r, carried, part in zip(reductions, loop.carried, parts):
+                with self.kb.at(self.region.origins.get(r) or self.kb.location):
+                    states.append(self.kb.merge(self.region.nodes[r].function, carried, part))
+            loop.yield_(carried=states)
+        return loop.results
+
+    def _fold(self, number: int) -> SSAValue:
+        """A reduction of the tile at hand; axes walked in steps of 1 are no part of it."""
+        node = self.region.nodes[number]
+        over = [self.rename[a] for a in self._axis_order() if a in node.over and a not in self.schedule.walked]
+        with self.kb.at(self.region.origins.get(number) or self.kb.location):
+            return self.kb.reduce(node.function, self.operand(node.args[0]), over)
+
+    def _stored_along(self, outputs: Sequence[int], nest: Sequence[str], grid_axes: Sequence[str]) -> None:
+        """Loops over all reduced axes that compute and store outputs which have them."""
+        axis, *rest = nest
+        with self.kb.for_(self.rename[axis], self._step(axis)) as loop, self.scope():
+            if rest:
+                self._outside(rest)
+                self._stored_along(outputs, rest, grid_axes)
+            else:
+                for i in outputs:
+                    self._store(i, grid_axes)
+            loop.yield_()
 
     def _names(self, index: Sequence[Expr]) -> set[str]:
         return {n for e in index for n in e.names()}
@@ -431,10 +458,10 @@ class _Emitter:
             depth.append(below + (node.kind == "reduce"))
         return {r: depth[r] for r in self.region.reductions()}
 
-    def _outside(self, axis: str) -> None:
-        """Emit what is known by now and doesn't vary along `axis`, outside its loop."""
+    def _outside(self, axes: Sequence[str]) -> None:
+        """Emit what is known by now and doesn't vary along `axes`, outside of their loops."""
         for i, node in enumerate(self.region.nodes):
-            if axis in node.axes or axis in node.over or node.kind in ("number", "contract"):
+            if node.axes & set(axes) or set(node.over) & set(axes) or node.kind in ("number", "contract"):
                 continue
             if self._ready(node) and self._is_vector(i):
                 self.operand(i)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interface of the trace mode (GAF_TWIN == 3): what the caller gives, what a launch returns. Plain C data.
 //
-// A kernel built for trace mode announces its instructions through twin/check.h as in check mode; the launcher
-// sends them to the recorder (native/trace) instead of the check engine, which turns them into a timeline.
-// Figures come with the call: none is compiled in.
+// A kernel built for trace mode announces its instructions through twin/check.h as in check mode; the
+// launcher sends them to the recorder (native/trace) instead of the check engine, which turns them into a
+// timeline. Figures come with the call: none is compiled in.
 #ifndef GAF_TWIN_TRACE_H
 #define GAF_TWIN_TRACE_H
 

@@ -3,7 +3,8 @@
 //
 // One engine lives per thread (a check launch runs on one thread; its cores are fibers of that thread). The
 // functions of twin/check.h forward to it. Split by subject: access.cpp and touch.cpp (memory), buffers.cpp
-// (TPipe, TQue), numeric.cpp (notes on numbers), sync.cpp (flags, barriers, cross-core), launch.cpp (cores, arguments, end of launch).
+// (TPipe, TQue), numeric.cpp (notes on numbers), sync.cpp (flags, barriers, cross-core), launch.cpp (cores,
+// arguments, end of launch).
 #ifndef GAF_CHECK_ENGINE_H
 #define GAF_CHECK_ENGINE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes on numbers: overflow of half, and results that are not finite although everything read was. They break no
-// rule, so they are reported apart from violations.
+// Notes on numbers: overflow of half, and results that are not finite although everything read was. They
+// break no rule, so they are reported apart from violations.
 #include <cinttypes>
 #include <cstring>
 

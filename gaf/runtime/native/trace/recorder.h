@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trace mode: the instructions of one launch as they were issued, and the timeline made of them.
 //
-// The recorder takes what the API headers announce (twin/check.h) and keeps it in order of execution; after the
-// launch `finish` replays it with costs: every core issues in program order into its pipes, which run side by side
-// as far as flags, barriers, queues and cross-core flags let them. A replay, not a running clock, because the cost
-// of a copy depends on the whole launch: bytes that several instructions touch come from memory once.
+// The recorder takes what the API headers announce (twin/check.h) and keeps it in order of execution; after
+// the launch `finish` replays it with costs: every core issues in program order into its pipes, which run
+// side by side as far as flags, barriers, queues and cross-core flags let them. A replay, not a running
+// clock, because the cost of a copy depends on the whole launch: bytes that several instructions touch come
+// from memory once.
 #ifndef GAF_TRACE_RECORDER_H
 #define GAF_TRACE_RECORDER_H
 

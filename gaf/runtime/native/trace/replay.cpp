@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline of a recorded launch: a discrete-event model of pipes that issue in order and run side by side.
+// The timeline of a recorded launch: a discrete-event model of pipes that issue in order and run side by
+// side.
 //
-// A core's scalar unit walks through the program; an instruction starts when it is issued, its pipe has taken the
-// one before, and what its pipe waits for has happened. It occupies its pipe for the cycles of its throughput and
-// is complete a start-up later: without a barrier the next one follows at once, behind a barrier or a flag it waits
-// for completion. Not modelled: depth of the issue queues, bank conflicts in UB, instruction cache misses, and
-// serialised accesses of many cores to one 512-byte line.
+// A core's scalar unit walks through the program; an instruction starts when it is issued, its pipe has taken
+// the one before, and what its pipe waits for has happened. It occupies its pipe for the cycles of its
+// throughput and is complete a start-up later: without a barrier the next one follows at once, behind a
+// barrier or a flag it waits for completion. Not modelled: depth of the issue queues, bank conflicts in UB,
+// instruction cache misses, and serialised accesses of many cores to one 512-byte line.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -369,8 +370,8 @@ void Replay::instruction(const Event& e)
     }
 }
 
-// As the hardware counts: mode 0 all cores of a kind, mode 1 the vector cores of a block, mode 2 a cube core and its
-// vector cores.
+// As the hardware counts: mode 0 all cores of a kind, mode 1 the vector cores of a block, mode 2 a cube core
+// and its vector cores.
 void Replay::crossSet(const Event& e)
 {
     const Core& core = r_.cores_[e.core];
