@@ -303,9 +303,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name in ("bert_base_b16_s512", "bert_base_b1_s128"):
         if name in figures:
             gain = 100 * (1 - figures[name]["us"] / figures[name]["unfused_us"])
-            print(
-                f"{name}: fusion saves {gain:.0f} % of the modelled time; users of the vendor's system quote 31 %"
-            )
+            print(f"{name}: fusion saves {gain:.0f} % of the modelled time; the vendor's users quote 31 %")
             print(f"  fusions by kind: {figures[name]['fusions']}; there is no collective op yet")
     return finish("fusion", figures, options.json)
 

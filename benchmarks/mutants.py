@@ -63,6 +63,7 @@ from gaf.dialects.ascendc.sync import (
     SyncAllOp,
     WaitFlagOp,
 )
+from gaf.dialects.ascendc.types import QueueType
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import ExprAttr
 from gaf.errors import CompileError, GafError
@@ -143,7 +144,8 @@ def _pipe(pipe: Pipe, op: Operation) -> None:
 
 def _one_buffer(op: Operation) -> None:
     kind = op.results[0].type
-    parameters: list[Attribute] = [IntAttr(1) if isinstance(p, IntAttr) else p for p in kind.parameters]  # type: ignore[attr-defined]
+    assert isinstance(kind, QueueType)
+    parameters: list[Attribute] = [IntAttr(1) if isinstance(p, IntAttr) else p for p in kind.parameters]
     op.results[0]._type = type(kind).new(parameters)  # the type of a result in place: only this copy uses it
 
 
@@ -453,8 +455,9 @@ def _figures(
             k[caught[i].how or "missed"] += 1
     misses = [
         {
-            "kernel": SPECIMENS_MADE[MUTANTS[i].specimen].title, "kind": MUTANTS[i].kind, "what": MUTANTS[i].what,
-            "at": MUTANTS[i].at, "wrong": verdicts[i].illegal or "another result", "check mode": caught[i].how or "silent",
+            "kernel": SPECIMENS_MADE[MUTANTS[i].specimen].title, "kind": MUTANTS[i].kind,
+            "what": MUTANTS[i].what, "at": MUTANTS[i].at,
+            "wrong": verdicts[i].illegal or "another result", "check mode": caught[i].how or "silent",
         }
         for i in taken if i not in hit
     ]  # fmt: skip
@@ -488,7 +491,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     verdict = "reached" if figures["caught_pct"] >= GOAL else "missed"
     print(
         f"caught_pct = {figures['caught_pct']:.1f} of {figures['mutants']} (goal >= {GOAL:g}: {verdict}), "
-        f"by rules alone {figures['caught_by_rules_pct']:.1f}; {figures['excluded']} excluded, {figures['seconds']:.0f} s"
+        f"by rules alone {figures['caught_by_rules_pct']:.1f}; {figures['excluded']} excluded, "
+        f"{figures['seconds']:.0f} s"
     )
     return finish("mutants", figures, options.json)
 

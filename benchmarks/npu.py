@@ -512,10 +512,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     }  # fmt: skip
     for key, goal in GOALS.items():
         print(
-            f"{key} = {figures[key]:.3g} (goal <= {goal:g}: {'reached' if figures[key] <= goal else 'missed'})"
+            f"{key} = {figures[key]:.3g} (goal <= {goal:g}: "
+            + ("reached)" if figures[key] <= goal else "missed)")
         )
     print(
-        f"violations = {figures['violations']} (goal 0), hbm_ratio = {figures['hbm_ratio']:.3g}, {figures['seconds']:.0f} s"
+        f"violations = {figures['violations']} (goal 0), hbm_ratio = {figures['hbm_ratio']:.3g}, "
+        f"{figures['seconds']:.0f} s"
     )
     return finish("npu", figures, options.json)
 

@@ -20,7 +20,7 @@ from xdsl.irdl import IRDLOperation
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
-from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
+from gaf.dialects.common.index import Expr, Func, const, exact_div, map_atoms, product, sym
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
 from gaf.dialects.graph.meaning import Guard, Meaning, Opaque, Read, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp
@@ -484,37 +484,83 @@ def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: 
     """
     if any(d == 0 for v in outputs for d in tensor_type(v).shape):
         raise NotFusible("an empty tensor: there is nothing for a kernel to do")
-    builder = Builder(ops, strict)
-    region = builder.region
-    root = max(outputs, key=lambda v: tensor_type(v).rank)
-    names = [builder.fresh(d) if d != 1 else None for d in tensor_type(root).shape]
-    for value in outputs:
-        type_ = tensor_type(value)
-        index = _output_index(builder, type_, names)
-        region.outputs.append(Output(builder.pull(value, index), index, type_))
+    root = tensor_type(max(outputs, key=lambda v: tensor_type(v).rank)).shape
+    factors = [[d] for d in root]
+    for _ in range(MAX_SPLITS):
+        region, owners = _analyse(ops, outputs, strict, root, factors)
+        split = _find_split(region, owners)
+        if split is None:
+            break
+        dim, position, inner, outer = split
+        factors[dim][position : position + 1] = [outer, inner]
     _collapse(region)
     return _prune(region)
 
 
-def _output_index(builder: Builder, type_: TensorType, root: Sequence[str | None]) -> tuple[Expr, ...]:
+MAX_SPLITS = 8
+"""Dims of an output that are cut in two, because an operand sees the two parts apart (heads, channel groups)."""
+
+Place = tuple[Expr, Expr]
+"""Index expression and extent of a dim of the root output."""
+
+
+def _analyse(
+    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool, root: Sequence[Expr], factors: Sequence[Sequence[Expr]]
+) -> tuple[Region, dict[str, tuple[int, int]]]:
+    """The region with one axis for every factor of every root dim, and axis -> (dim, position of the factor)."""
+    builder = Builder(ops, strict)
+    owners: dict[str, tuple[int, int]] = {}
+    places: list[Place | None] = []
+    for dim, (size, parts) in enumerate(zip(root, factors)):
+        if size == 1:
+            places.append(None)
+            continue
+        index = const(0)
+        for position, part in enumerate(parts):
+            name = builder.fresh(part)
+            owners[name] = dim, position
+            index = index * part + sym(name)
+        places.append((index, size))
+    for value in outputs:
+        type_ = tensor_type(value)
+        index_ = _output_index(builder, type_, [p for p in places if p is not None])
+        builder.region.outputs.append(Output(builder.pull(value, index_), index_, type_))
+    return builder.region, owners
+
+
+def _find_split(region: Region, owners: Mapping[str, tuple[int, int]]) -> tuple[int, int, Expr, Expr] | None:
+    """A root axis that some access divides by a factor of its extent: dim, position, inner and outer extent."""
+    for shape, index in _linear_accesses(region):
+        for atom in address(shape, index, region.axes).atoms():
+            if not isinstance(atom, Func) or atom.name not in ("floordiv", "mod"):
+                continue
+            name, inner = atom.args[0].as_name(), atom.args[1]
+            if name not in owners or inner.names() & set(region.axes):
+                continue
+            outer = exact_div(region.axes[name], inner)
+            if outer is not None and outer != 1:
+                return (*owners[name], inner, outer)
+    return None
+
+
+def _output_index(builder: Builder, type_: TensorType, root: Sequence[Place]) -> tuple[Expr, ...]:
     """Axes for an output: those of the root output in order where extents agree, else fresh ones."""
-    axes = builder.region.axes
-    free = [n for n in root if n is not None]
+    free = list(root)
     index: list[Expr] = []
     sizes = [d for d in type_.shape if d != 1]
-    if len(sizes) == len(free) and all(axes[n] == d for n, d in zip(free, sizes)):
+    if len(sizes) == len(free) and all(size == d for (_, size), d in zip(free, sizes)):
         chosen = iter(free)
-        return tuple(const(0) if d == 1 else sym(next(chosen)) for d in type_.shape)
+        return tuple(const(0) if d == 1 else next(chosen)[0] for d in type_.shape)
     for dim in type_.shape:
         if dim == 1:
             index.append(const(0))
             continue
-        match = next((n for n in free if axes[n] == dim), None)
+        match = next((i for i, (_, size) in enumerate(free) if size == dim), None)
         if match is None:
-            match = builder.fresh(dim)
+            index.append(sym(builder.fresh(dim)))
         else:
-            free = free[free.index(match) + 1 :]
-        index.append(sym(match))
+            index.append(free[match][0])
+            free = free[match + 1 :]
     return tuple(index)
 
 

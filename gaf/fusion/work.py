@@ -133,6 +133,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         return math.prod(extent[a] for a in axes)
 
     types = region.input_types
+    steps = set(schedule.grid)
     gathered: dict[int, int] = {}
     cycles = starts = 0.0
     matmuls: list[Matmul] = []
@@ -156,16 +157,9 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
             cycles, starts = _add(cycles, starts, "WholeReduce", count(source.axes | set(node.over)))
         elif node.kind == "contract":
             left, right = (region.nodes[a] for a in node.args[:2])
-            rows = [a for a in left.axes - right.axes if a == schedule.rows] or sorted(left.axes - right.axes)
-            matmuls.append(
-                Matmul(
-                    count(rows),
-                    count(right.axes - left.axes),
-                    count(node.over),
-                    left.dtype.name,
-                    left.kind != "load",
-                )  # fmt: skip
-            )
+            rows, columns = left.axes - right.axes - steps, right.axes - left.axes - steps
+            sizes_of = count(rows), count(columns), count(node.over)
+            matmuls.append(Matmul(*sizes_of, left.dtype.name, left.kind != "load"))
         elif node.kind == "coord":
             cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
     reads = tuple(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TracedLaunch:
-    """One kernel launch: its timeline, when it starts (µs from the start of the model), and its model nodes."""
+    """One kernel launch: its timeline, its start (µs from the start of the model), and its model nodes."""
 
     timeline: Timeline
     start_us: float
@@ -131,8 +131,11 @@ def _events(launches: Sequence[TracedLaunch]) -> Iterator[dict[str, Any]]:
         line = launch.timeline
         per_us = line.timing.clock_mhz
         yield {
-            "ph": "X", "name": line.kernel, "cat": "kernel", "pid": 0, "tid": 0, "ts": launch.start_us, "dur": line.us,
-            "args": {"cycles": round(line.cycles), "bound by": line.bound_by, "nodes": ", ".join(launch.members)},
+            "ph": "X", "name": line.kernel, "cat": "kernel", "pid": 0, "tid": 0,
+            "ts": launch.start_us, "dur": line.us,
+            "args": {
+                "cycles": round(line.cycles), "bound by": line.bound_by, "nodes": ", ".join(launch.members),
+            },
         }  # fmt: skip
         ids = [_core_id(c) for c in line.cores]
         for span in line.spans:

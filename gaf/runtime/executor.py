@@ -26,9 +26,9 @@ from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from gaf.runtime.kernel import Kernel
     from gaf.runtime.timeline import Timeline
     from gaf.runtime.twin import LaunchResult
-    from gaf.runtime.kernel import Kernel
 
 ENGINES = ("auto", "host", "check", "trace", "interpreter", "tile", "graph")
 TWIN_MODES = {"host": "fast", "check": "check", "trace": "trace"}

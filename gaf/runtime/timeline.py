@@ -31,7 +31,7 @@ SPAN = np.dtype(
         ("bytes", "u4"),
     ]
 )
-"""One instruction: cycles, core number, indices into `apis` and `nodes`, pipe number, bytes that it copies."""
+"""One instruction: cycles, core number, indices into `apis` and `nodes`, pipe number, bytes it copies."""
 
 
 class _TimingStruct(ctypes.Structure):
@@ -75,7 +75,8 @@ class _Core(ctypes.Structure):
 
 class _Argument(ctypes.Structure):
     _fields_ = [(n, ctypes.c_uint64) for n in (
-        "bytes", "read", "read_once", "read_again", "written", "written_once", "hbm_read", "hbm_written", "unaligned"
+        "bytes", "read", "read_once", "read_again", "written", "written_once",
+        "hbm_read", "hbm_written", "unaligned",
     )] + [("role", ctypes.c_uint32), ("reserved", ctypes.c_uint32)]  # fmt: skip
 
 
@@ -213,7 +214,8 @@ class Timeline:
             "bound_by": self.bound_by, "cores": len(self.cores), "instructions": self.instructions,
             "busy": {p: self.total(p) for p in PIPES if self.total(p)},
             "hbm_bytes": self.hbm_bytes, "moved_bytes": self.moved_bytes,
-            "arguments": [vars(a) for a in self.arguments], "memory": {m: list(v) for m, v in self.memory.items() if any(v)},
+            "arguments": [vars(a) for a in self.arguments],
+            "memory": {m: list(v) for m, v in self.memory.items() if any(v)},
             "unknown_apis": self.unknown_apis, "fault": self.fault,
         }  # fmt: skip
 

@@ -133,9 +133,9 @@ class TwinKernel:
 
         `workspace_bytes` None: the kernel has no workspace argument (0 still passes one). The last `outputs`
         arrays are outputs, which check mode wants to see written. `threads` 0: GAF_THREADS or one a processor
-        (fast mode). `again`: check mode runs a kernel without violations a second time with the cores in reverse
-        order, and reports bytes that differ. `timing`: the figures of trace mode (the default chip's otherwise);
-        `spans`: keep every instruction of the timeline.
+        (fast mode). `again`: check mode runs a kernel without violations a second time with the cores in
+        reverse order, and reports bytes that differ. `timing`: the figures of trace mode (the default chip's
+        otherwise); `spans`: keep every instruction of the timeline.
         Raises InvalidInputError for arrays that are not C-contiguous or arguments that don't fit the kernel.
         """
         for i, a in enumerate(arrays):
@@ -159,7 +159,8 @@ class TwinKernel:
         role_bytes = (ctypes.c_uint8 * max(n, 1))(*roles)
         text_bytes = REPORT_BYTES if self.mode == "check" else 4096
         text = ctypes.create_string_buffer(text_bytes)
-        result = _Result(threads, int(again), ctypes.addressof(role_bytes), ctypes.addressof(text), text_bytes)
+        addresses = ctypes.addressof(role_bytes), ctypes.addressof(text)
+        result = _Result(threads, int(again), *addresses, text_bytes)
         if self.mode == "trace":
             timing = timing or Timing.of()
             costs = costs_of(timing, spans)
@@ -212,7 +213,7 @@ def runtime_path() -> Path:
 
 
 def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) -> Path:
-    """The library, from the cache or built: one object a source, each cached by what it includes, and one link."""
+    """The library, from the cache or built: one object a source, cached by what it includes, and one link."""
     cache = default_cache_dir()
     flags = [*compiler.flags(*RUNTIME_FLAGS), *native_flags(compiler)]
     common = (*compiler.command, compiler.version, *flags, repr(EXTRA_FLAGS), cpu_identity())
@@ -236,8 +237,9 @@ def _build_runtime(compiler: Compiler, jobs: int, on_progress: Progress | None) 
                 out = work / f"{key_of(str(source))}.o"
                 depends = out.with_suffix(".d")
                 command = [
-                    *compiler.command, *flags, *EXTRA_FLAGS.get(source.name, ()), f"-I{INCLUDE}", f"-I{NATIVE}",
-                    "-MMD", "-MF", str(depends), "-c", str(source), "-o", str(out),
+                    *compiler.command, *flags, *EXTRA_FLAGS.get(source.name, ()),
+                    f"-I{INCLUDE}", f"-I{NATIVE}", "-MMD", "-MF", str(depends),
+                    "-c", str(source), "-o", str(out),
                 ]  # fmt: skip
                 started = time.time()
                 run_compiler(command, f"runtime library, {source.name}")

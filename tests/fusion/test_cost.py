@@ -13,6 +13,7 @@ from gaf.dialects.graph.ops.binary import AddOp, MulOp
 from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp
+from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import new_model
@@ -39,6 +40,18 @@ def test_every_operand_is_counted_once() -> None:
     work = region_work(region, choose_schedules(region)[0], sizes({"B": 10}))
     assert work.reads == (10 * 64 * 4,) and work.writes == (10 * 64 * 4,)
     assert work.bytes == sum(region_bytes(region, {"B": 10}))
+
+
+def test_products_are_counted_once_however_the_result_is_stored() -> None:
+    """A projection whose columns are split into heads: the heads are steps of the grid, not columns again."""
+    n = Net(x=[96, 64], w=[64, 48])
+    y = n.op(MatMulOp, n["x"], n["w"])
+    heads = n.op(TransposeOp, n.op(ReshapeOp, y, shape=(96, 3, 16)), perm=(1, 0, 2))
+    ops = [op for op in n.model.block.ops]
+    for output, members_ in ((y, ops[:1]), (heads, ops)):
+        region = build_region(members_, [output])
+        work = region_work(region, choose_schedules(region)[0], sizes(None))
+        assert work.macs == 96 * 64 * 48
 
 
 def test_a_gathered_table_counts_the_rows_that_are_read() -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler
 
 TIMING = Timing.of()
 
-# One source, several kernels in one: `what` of the tiling says which; `n` is a number of floats, `rounds` a count.
+# Several kernels in one: `what` of the tiling says which; `n` is a number of floats, `rounds` a count.
 SOURCE = """
 #include "gaf_vector.h"
 using namespace AscendC;
@@ -86,7 +86,9 @@ extern "C" __global__ __aicore__ void traced(GM_ADDR x, GM_ADDR y, GM_ADDR works
         Cast(a.ReinterpretCast<half>(), c, RoundMode::CAST_RINT, static_cast<uint32_t>(t.n));
         Muls(b, b, 2.0f, 64, 3, UnaryRepeatParams{1, 1, 8, 8});
     } else if (t.what == 4) {  // rows with a pitch
-        DataCopyPad(a, xGm, DataCopyExtParams{static_cast<uint16_t>(t.rounds), static_cast<uint32_t>(t.n * 4), 64, 0, 0},
+        DataCopyPad(a, xGm,
+                    DataCopyExtParams{static_cast<uint16_t>(t.rounds), static_cast<uint32_t>(t.n * 4), 64,
+                                      0, 0},
                     DataCopyPadExtParams<float>{true, 0, 0, 0.0f});
     } else if (t.what == 5) {  // through the workspace and back
         for (int64_t i = 0; i < t.rounds; ++i) {
@@ -279,7 +281,8 @@ MIX = """
 #include "gaf_device.h"
 using namespace AscendC;
 struct Tiling { int64_t late; };
-extern "C" __global__ __aicore__ void handed_over(GM_ADDR a, GM_ADDR b, GM_ADDR y, GM_ADDR workspace, Tiling t)
+extern "C" __global__ __aicore__ void handed_over(GM_ADDR a, GM_ADDR b, GM_ADDR y,
+                                                  GM_ADDR workspace, Tiling t)
 {
     KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
     GlobalTensor<float> aGm, bGm, yGm, wGm;

@@ -67,6 +67,7 @@ def test_training_step_through_forward_and_backward_kernels(compiled: list[Any])
     assert all(g.runner is not None and g.reason is None for g in compiled)
 
 
+@pytest.mark.slow
 def test_dynamic_sizes_share_one_graph(compiled: list[Any]) -> None:
     block = GatedBlock().eval()
     call = torch.compile(block, backend="gaf", dynamic=True)
@@ -77,6 +78,7 @@ def test_dynamic_sizes_share_one_graph(compiled: list[Any]) -> None:
     assert len(compiled) == 1 and compiled[0].runner is not None
 
 
+@pytest.mark.slow
 def test_graph_breaks_and_python_around_kernels() -> None:
     def step(x: torch.Tensor) -> tuple[torch.Tensor, str]:
         y = torch.relu(x) * 2
@@ -120,6 +122,7 @@ def test_what_gaf_cannot_do_stays_in_pytorch(caplog: pytest.LogCaptureFixture) -
     assert len(messages) == 1 and "aten._fft_r2c" in messages[0] and "runs in PyTorch" in messages[0]
 
 
+@pytest.mark.slow
 def test_training_with_dropout() -> None:
     net = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Dropout(0.5))
     call = torch.compile(net, backend="gaf")
@@ -141,16 +144,14 @@ def test_options_are_checked_and_reach_fuse(compiled: list[Any]) -> None:
         torch.compile(torch.relu, backend="gaf", options={"speed": 11})(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "order",
-    [
-        "import gaf\nimport torch",
-        pytest.param("import torch\nimport gaf", marks=pytest.mark.slow),
-        pytest.param("import torch._dynamo\nimport gaf", marks=pytest.mark.slow),
-    ],
+    "order", ["import gaf\nimport torch", "import torch\nimport gaf", "import torch._dynamo\nimport gaf"]
 )
 def test_backend_is_known_whatever_is_imported_first(order: str) -> None:
     program = f"{order}\nimport torch._dynamo.backends.registry as r\nprint(r.lookup_backend('gaf').__name__)"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "gaf_backend"

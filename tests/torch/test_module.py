@@ -50,6 +50,7 @@ def test_gated_block_of_any_batch_size(block: GatedBlock, fused_block: Any) -> N
     assert fused_block.fused.kernels and fused_block.fused.num_ops <= 2
 
 
+@pytest.mark.slow
 def test_traced_mlp() -> None:
     mlp = nn.Sequential(nn.Linear(12, 32), nn.GELU(), nn.Linear(32, 4)).eval()
     x = randn(6, 12)
@@ -88,6 +89,7 @@ def test_convolutions_run_on_the_host() -> None:
     assert module.fused.kernels and len(module.fused.fallbacks) == 2  # conv, max_pool
 
 
+@pytest.mark.slow
 def test_graph_without_fusing_first(block: GatedBlock) -> None:
     module = gaf.graph_to_torch(gaf.torch_to_graph(block, randn(5, 24)))
     with torch.no_grad():
@@ -170,6 +172,7 @@ def test_training_mode_runs_the_original(caplog: pytest.LogCaptureFixture) -> No
     assert len([r for r in caplog.records if "training mode" in r.message]) == 1  # said once
 
 
+@pytest.mark.slow
 def test_moved_to_another_type_runs_the_original() -> None:
     net = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
     module = fused(net, randn(4, 8))
@@ -228,6 +231,7 @@ def test_gradients_of_inputs_and_parameters() -> None:
     assert not module(randn(4, 6), randn(4, 6))[1].requires_grad
 
 
+@pytest.mark.slow
 def test_a_training_step_lowers_the_loss() -> None:
     torch.manual_seed(5)
     module = fused(GatedBlock().eval(), randn(8, 24))

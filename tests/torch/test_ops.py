@@ -322,7 +322,7 @@ def test_sizes_that_the_data_decides() -> None:
         np.testing.assert_array_equal(model.run({"x": x.numpy()})["output"], Positive()(x).numpy())
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_narrow_floats(dtype: str) -> None:
     kind = getattr(torch, dtype)
     block = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 8), nn.GELU()).to(kind).eval()

@@ -10,6 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -31,10 +32,19 @@ from gaf.frontend.torch.views import Step, view_chain
 
 
 def decompositions() -> Any:
-    """PyTorch's own table without the ops that gaf knows: these stay whole."""
+    """PyTorch's own table without the ops that gaf knows, or that a custom op is bound to: these stay whole."""
+    table = _base_decompositions().copy()
+    for op in list(table.keys()):
+        if custom.by_torch(str(op)) is not None:
+            table.pop(op)
+    return table
+
+
+@lru_cache(maxsize=1)
+def _base_decompositions() -> Any:
     table = torch.export.default_decompositions()
     for op in list(table.keys()):
-        if registry.by_aten(str(op)) is not None or custom.by_torch(str(op)) is not None:
+        if registry.by_aten(str(op)) is not None:
             table.pop(op)
     return table
 

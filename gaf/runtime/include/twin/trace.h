@@ -25,7 +25,8 @@ typedef struct GafTraceTiming {
     double issue, scalarUb, scalarGmHit, scalarGmMiss, crossFlag, syncAll;
     double kernelHead, mixHead, mixHeadFull, vectorHead, mte3Head;
     double largeLoad, mte2HeadSmall, mte2HeadSmallCore, mte2HeadLarge, mte2HeadLargeCore;
-    double loadSmall, loadSmallCore, loadLarge, loadLargeCore, loadStart, loadStride, loadL2, shortRow, shortRowAs;
+    double loadSmall, loadSmallCore, loadLarge, loadLargeCore, loadStart, loadStride, loadL2;
+    double shortRow, shortRowAs;
     double store, storeCore, storeStart, storeStride, storeL2, storeUnaligned;
     double storeTinyCoreSlope, storeTinySlope, storeTinyCore, storeTiny;
     double aicLoad, aicRow128, aicRow256, aicPitch32, aicPitchOdd, nd2nzStart;

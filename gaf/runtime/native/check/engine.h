@@ -186,7 +186,8 @@ private:
                         const Pattern& pattern);
     void checkBuffer(const Operand& o, const Place& place, const Pattern& pattern);
     void checkOperandOverlap(const Operand& o, const Place& place, uint64_t lo, uint64_t hi);
-    void checkNumbers(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern);
+    void checkNumbers(const Operand& o, const Place& place, const void* ptr, View view,
+                      const Pattern& pattern);
     static bool isFinite(Number number, const void* ptr, const Pattern& pattern);
     void note(const char* rule, const Operand& o, const Place& place, const char* format, ...)
         __attribute__((format(printf, 5, 6)));

@@ -62,8 +62,14 @@ void work(uint64_t amount)
     }
 }
 void reservedUb(const char* api) { GAF_CHECKED(reservedUb(api)) }
-void setFlag(HardEvent event, int id, bool byPipe) { GAF_EITHER(setFlag(event, id), setFlag(event, id, byPipe)) }
-void waitFlag(HardEvent event, int id, bool byPipe) { GAF_EITHER(waitFlag(event, id), waitFlag(event, id, byPipe)) }
+void setFlag(HardEvent event, int id, bool byPipe)
+{
+    GAF_EITHER(setFlag(event, id), setFlag(event, id, byPipe))
+}
+void waitFlag(HardEvent event, int id, bool byPipe)
+{
+    GAF_EITHER(waitFlag(event, id), waitFlag(event, id, byPipe))
+}
 void barrier(Pipe pipe) { GAF_EITHER(barrier(pipe), barrier(pipe)) }
 void crossSet(int mode, Pipe pipe, int id) { GAF_EITHER(crossSet(mode, pipe, id), crossSet(mode, pipe, id)) }
 void crossWait(int id) { GAF_EITHER(crossWait(id), crossWait(id)) }

@@ -12,7 +12,7 @@ namespace check {
 
 namespace {
 
-constexpr uint32_t HALF_INFINITE = 0x477ff000;  // bits of 65520, from which on a float rounds to infinity as half
+constexpr uint32_t HALF_INFINITE = 0x477ff000;  // bits of 65520: from there on half is infinite
 constexpr uint32_t FLOAT_INFINITE = 0x7f800000;
 
 // Calls fn(first byte, bytes) for every run of the pattern.
@@ -69,11 +69,13 @@ bool runIsFinite(Number number, const uint8_t* p, uint64_t bytes)
 bool Engine::isFinite(Number number, const void* ptr, const Pattern& pattern)
 {
     bool finite = true;
-    forRuns(ptr, pattern, [&](const uint8_t* p, uint64_t bytes) { finite = finite && runIsFinite(number, p, bytes); });
+    forRuns(ptr, pattern,
+            [&](const uint8_t* p, uint64_t bytes) { finite = finite && runIsFinite(number, p, bytes); });
     return finite;
 }
 
-void Engine::checkNumbers(const Operand& o, const Place& place, const void* ptr, View view, const Pattern& pattern)
+void Engine::checkNumbers(const Operand& o, const Place& place, const void* ptr, View view,
+                          const Pattern& pattern)
 {
     const Pipe pipe = static_cast<Pipe>(core_->pipe);
     const bool cast = pipe == Pipe::V && strcmp(o.api, "Cast") == 0;
@@ -91,8 +93,8 @@ void Engine::checkNumbers(const Operand& o, const Place& place, const void* ptr,
     if (core_->source == nullptr) {
         return;
     }
-    const Pattern source(core_->sourceRuns[0], core_->sourceRuns[1], core_->sourceStrides[0], core_->sourceRuns[2],
-                         core_->sourceStrides[1]);
+    const Pattern source(core_->sourceRuns[0], core_->sourceRuns[1], core_->sourceStrides[0],
+                         core_->sourceRuns[2], core_->sourceStrides[1]);
     if (view.number == Number::F16 && core_->sourceNumber == Number::F32) {
         uint64_t overflows = 0;
         forRuns(core_->source, source, [&](const uint8_t* p, uint64_t bytes) {
@@ -108,8 +110,8 @@ void Engine::checkNumbers(const Operand& o, const Place& place, const void* ptr,
             }
         });
         if (overflows != 0) {
-            note("half-overflow", o, place, "%" PRIu64 " finite numbers of %s become infinity as half", overflows,
-                 o.api);
+            note("half-overflow", o, place, "%" PRIu64 " finite numbers of %s become infinity as half",
+                 overflows, o.api);
         }
     }
     const bool result = place.argument != nullptr && place.argument->role != GmRole::WORKSPACE;

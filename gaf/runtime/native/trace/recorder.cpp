@@ -18,7 +18,10 @@ thread_local Recorder* current = nullptr;
 constexpr uint64_t LINE = 64;  // of the scalar unit's data cache
 
 // Operands that the instruction works through, in contrast to scratch and masks.
-bool isData(const char* operand) { return strncmp(operand, "src", 3) == 0 || strncmp(operand, "dst", 3) == 0; }
+bool isData(const char* operand)
+{
+    return strncmp(operand, "src", 3) == 0 || strncmp(operand, "dst", 3) == 0;
+}
 
 }  // namespace
 
@@ -68,7 +71,8 @@ void Recorder::gmBind(const void* p, uint64_t bytes, check::GmRole role)
     arguments_.push_back(std::move(a));
 }
 
-int Recorder::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const check::Arena* arenas, uint32_t count)
+int Recorder::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const check::Arena* arenas,
+                        uint32_t count)
 {
     flush();
     core_ = rosterNumber(kind, block, sub);
@@ -147,7 +151,8 @@ bool Recorder::access(const char* api, const char* operand, bool write, const vo
         if (pending_.pipe == Pipe::S) {
             pending_.scalar += timing_.scalarUb;
         } else if (pending_.pipe == Pipe::M) {
-            pending_.element = std::max<uint32_t>(pending_.element, strcmp(operand, "fm") == 0 ? view.element : 0);
+            const uint32_t width = strcmp(operand, "fm") == 0 ? view.element : 0;
+            pending_.element = std::max(pending_.element, width);
         } else if (isData(operand)) {
             pending_.element = std::max<uint32_t>(pending_.element, view.element);
             pending_.repeats = std::max(pending_.repeats, outer * ((runBytes * runs + 255) / 256));
@@ -273,7 +278,8 @@ void Recorder::flush()
         case Pipe::MTE1:
             e.occupied = static_cast<float>(memory(Hardware::L0A) / timing_.mte1L0a +
                                             memory(Hardware::L0B) / timing_.mte1L0b +
-                                            (memory(Hardware::BIAS) + memory(Hardware::FIXBUF)) / timing_.mte1Table);
+                                            memory(Hardware::BIAS) / timing_.mte1Table +
+                                            memory(Hardware::FIXBUF) / timing_.mte1Table);
             e.latency = static_cast<float>(timing_.mte1Start);
             break;
         default: break;  // copies with a GM side: replay

@@ -193,7 +193,8 @@ Cost Replay::load(const Event& e, bool cube)
             }
             const double near = t_.aicLoad * factor, far = std::min(near, t_.hbmBytesPerCycle / cubeCores_);
             c.occupied += size * (part / far + (1 - part) / near);
-            c.work += size * (part / std::min(t_.aicLoad, t_.hbmBytesPerCycle / cubeCores_) + (1 - part) / t_.aicLoad);
+            const double best = std::min(t_.aicLoad, t_.hbmBytesPerCycle / cubeCores_);
+            c.work += size * (part / best + (1 - part) / t_.aicLoad);
             c.latency = t_.nd2nzStart;
             continue;
         }
@@ -366,7 +367,8 @@ void Replay::instruction(const Event& e)
         for (uint32_t i = 0; i < e.ranges; ++i) {
             bytes += r_.ranges_[e.range + i].bytes();
         }
-        out_->spans.push_back({start, start + k.occupied, e.core, e.api, e.node, p, static_cast<uint32_t>(bytes)});
+        out_->spans.push_back(
+            {start, start + k.occupied, e.core, e.api, e.node, p, static_cast<uint32_t>(bytes)});
     }
 }
 
