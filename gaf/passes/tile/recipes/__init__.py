@@ -7,10 +7,10 @@ One entry per function of the scalar table; a function without an entry has no l
 from __future__ import annotations
 
 from gaf.dialects.common.scalar import FUNCTIONS
-from gaf.passes.tile.recipes import arithmetic, integers, logic, mathematics
+from gaf.passes.tile.recipes import arithmetic, composed, integers, logic, mathematics
 from gaf.passes.tile.recipes.base import Recipe
 
-MAPS: dict[str, Recipe] = {**arithmetic.RECIPES, **mathematics.RECIPES, **logic.RECIPES}
+MAPS: dict[str, Recipe] = {**arithmetic.RECIPES, **mathematics.RECIPES, **logic.RECIPES, **composed.RECIPES}
 """Scalar function -> recipe on float tiles; "cast" depends on dtypes, see `casts.cast_recipe`."""
 
 INTEGER_MAPS: dict[str, Recipe] = integers.RECIPES
