@@ -29,109 +29,6 @@ from gaf.fusion import integers
 from gaf.fusion.bounds import SMALL, Bounds
 from gaf.fusion.piecewise import guard_names, merged_guard, pull_pieces
 
-VECTOR_FLOATS = (dt.F32, dt.F16, dt.BF16)
-
-
-class NotFusible(Exception):
-    """A group that can't be one kernel; `str(error)` is the binding constraint for the report."""
-
-
-@dataclass(frozen=True)
-class Node:
-    """One value of a region, over the axes `axes`. Operands are node numbers.
-
-    kind: "load" (external input at `index`; `value` outside the `guards`, if there are any), "map" (scalar
-    function), "number", "extent" (dim value as float), "coord" (index as data), "reduce" (monoid over `over`),
-    "contract" (sum of products over `over`).
-    """
-
-    kind: str
-    dtype: dt.DType
-    axes: frozenset[str] = frozenset()
-    args: tuple[int, ...] = ()
-    function: str = ""
-    value: float = 0.0
-    index: tuple[Expr, ...] = ()
-    input: int = -1
-    over: tuple[str, ...] = ()
-    guards: tuple[Guard, ...] = ()
-
-
-@dataclass(frozen=True)
-class Output:
-    """A result of the region: node `node` stored at `index` of a tensor of type `type`."""
-
-    node: int
-    index: tuple[Expr, ...]
-    type: TensorType
-
-
-@dataclass
-class Region:
-    """The nodes of a group in dependency order, its axes (name -> extent), inputs and outputs."""
-
-    axes: dict[str, Expr] = field(default_factory=dict)
-    nodes: list[Node] = field(default_factory=list)
-    inputs: list[SSAValue] = field(default_factory=list)
-    outputs: list[Output] = field(default_factory=list)
-    origins: dict[int, str] = field(default_factory=dict)  # node -> model node name
-
-    @property
-    def input_types(self) -> list[TensorType]:
-        return [tensor_type(v) for v in self.inputs]
-
-    def contracts(self) -> list[int]:
-        return [i for i, n in enumerate(self.nodes) if n.kind == "contract"]
-
-    def reductions(self) -> list[int]:
-        return [i for i, n in enumerate(self.nodes) if n.kind == "reduce"]
-
-    def accesses(self) -> list[tuple[TensorType, tuple[Expr, ...]]]:
-        """(tensor type, index map) of every load and store."""
-        types = self.input_types
-        found = [(types[n.input], n.index) for n in self.nodes if n.kind == "load"]
-        return found + [(o.type, o.index) for o in self.outputs]
-
-    def users(self) -> list[list[int]]:
-        result: list[list[int]] = [[] for _ in self.nodes]
-        for i, node in enumerate(self.nodes):
-            for a in node.args:
-                result[a].append(i)
-        return result
-
-
-def address(shape: Sequence[Expr], index: Sequence[Expr], ranges: Mapping[str, Expr]) -> Expr:
-    """Row-major element offset of `index` in a tensor of `shape`, simplified."""
-    total = const(0)
-    for size, i in zip(shape, index):
-        total = total * size + i
-    return total.simplify(ranges)
-
-
-def reads_in(e: Expr) -> list[Func]:
-    """The `read` atoms (gather indices) inside an expression."""
-    found: list[Func] = []
-    for atom in e.atoms():
-        if isinstance(atom, Func):
-            if atom.name == "read":
-                found.append(atom)
-            for arg in atom.args:
-                found += reads_in(arg)
-    return found
-
-
-def direct_names(e: Expr) -> set[str]:
-    """Names outside `read` atoms."""
-    names: set[str] = set()
-    for atom in e.atoms():
-        if isinstance(atom, str):
-            names.add(atom)
-        elif atom.name != "read":
-            for arg in atom.args:
-                names |= direct_names(arg)
-    return names
-
-
 _PRODUCT = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
 
 
@@ -488,13 +385,13 @@ def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: 
     factors = [[d] for d in root]
     for _ in range(MAX_SPLITS):
         region, owners = _analyse(ops, outputs, strict, root, factors)
-        split = _find_split(region, owners)
+        split = find_split(region, owners)
         if split is None:
             break
         dim, position, inner, outer = split
         factors[dim][position : position + 1] = [outer, inner]
-    _collapse(region)
-    return _prune(region)
+    collapse(region)
+    return prune(region)
 
 
 MAX_SPLITS = 8
@@ -528,21 +425,6 @@ def _analyse(
     return builder.region, owners
 
 
-def _find_split(region: Region, owners: Mapping[str, tuple[int, int]]) -> tuple[int, int, Expr, Expr] | None:
-    """A root axis that some access divides by a factor of its extent: dim, position, inner and outer extent."""
-    for shape, index in _linear_accesses(region):
-        for atom in address(shape, index, region.axes).atoms():
-            if not isinstance(atom, Func) or atom.name not in ("floordiv", "mod"):
-                continue
-            name, inner = atom.args[0].as_name(), atom.args[1]
-            if name not in owners or inner.names() & set(region.axes):
-                continue
-            outer = exact_div(region.axes[name], inner)
-            if outer is not None and outer != 1:
-                return (*owners[name], inner, outer)
-    return None
-
-
 def _output_index(builder: Builder, type_: TensorType, root: Sequence[Place]) -> tuple[Expr, ...]:
     """Axes for an output: those of the root output in order where extents agree, else fresh ones."""
     free = list(root)
@@ -562,138 +444,3 @@ def _output_index(builder: Builder, type_: TensorType, root: Sequence[Place]) ->
             index.append(free[match][0])
             free = free[match + 1 :]
     return tuple(index)
-
-
-def _prune(region: Region) -> Region:
-    """Drop unused nodes, inputs and axes; renumber."""
-    live: set[int] = set()
-    stack = [o.node for o in region.outputs]
-    while stack:
-        n = stack.pop()
-        if n not in live:
-            live.add(n)
-            stack += region.nodes[n].args
-    used_inputs: dict[int, int] = {}
-
-    def keep_input(i: int) -> None:
-        used_inputs.setdefault(i, len(used_inputs))
-
-    for n in sorted(live):
-        node = region.nodes[n]
-        if node.kind == "load":
-            keep_input(node.input)
-            for e in node.index:
-                for r in reads_in(e):
-                    keep_input(int(r.tag[2:]))
-    numbers: dict[int, int] = {}
-    nodes: list[Node] = []
-    for n in sorted(live):
-        node = region.nodes[n]
-        index = tuple(_retag(e, used_inputs) for e in node.index)
-        numbers[n] = len(nodes)
-        nodes.append(
-            replace(node, args=tuple(numbers[a] for a in node.args), input=used_inputs.get(node.input, -1), index=index)
-        )
-    outputs = [replace(o, node=numbers[o.node]) for o in region.outputs]
-    used_axes = {a for n in nodes for a in n.axes} | {a for n in nodes for a in n.over}
-    used_axes |= {name for o in outputs for e in o.index for name in e.names()}
-    return Region(
-        {a: e for a, e in region.axes.items() if a in used_axes},
-        nodes,
-        [region.inputs[i] for i in used_inputs],
-        outputs,
-        {numbers[n]: region.origins[n] for n in live},
-    )
-
-
-def _retag(e: Expr, inputs: Mapping[int, int]) -> Expr:
-    def atom(found: Func) -> Expr | None:
-        if found.name != "read":
-            return None
-        args = tuple(_retag(a, inputs) for a in found.args)
-        return Expr({(Func("read", args, f"in{inputs[int(found.tag[2:])]}"),): 1})
-
-    return map_atoms(e, atom)
-
-
-# -- collapsing jointly contiguous axes -----------------------------------------------------------
-
-
-def _collapse(region: Region) -> None:
-    """Merge pairs of axes that are contiguous in every access: [B, S, 768] rows become one axis B*S."""
-    changed = True
-    while changed:
-        changed = False
-        names = list(region.axes)
-        for outer in names:
-            for inner in names:
-                if outer != inner and outer in region.axes and inner in region.axes and _collapsible(region, outer, inner):
-                    _merge_axes(region, outer, inner)
-                    changed = True
-
-
-def _collapsible(region: Region, outer: str, inner: str) -> bool:
-    used = False
-    for node in region.nodes:
-        if (outer in node.axes) != (inner in node.axes) or (outer in node.over) != (inner in node.over):
-            return False
-        if node.kind == "coord" and outer in node.axes:
-            return False
-        if any(merged_guard(g, outer, inner, region.axes) is None for g in node.guards):
-            return False
-        used = used or outer in node.axes or outer in node.over
-    if not used:
-        return False
-    extent = region.axes[inner]
-    for shape, index in _linear_accesses(region):
-        linear = address(shape, index, region.axes)
-        if outer not in linear.names() and inner not in linear.names():
-            continue
-        step_outer, step_inner = linear.coefficient(outer), linear.coefficient(inner)
-        if step_outer is None or step_inner is None or step_outer != step_inner * extent:
-            return False
-    return True
-
-
-def _linear_accesses(region: Region) -> list[tuple[tuple[Expr, ...], tuple[Expr, ...]]]:
-    """Accesses with gather indices split off: the table without its `read`, and the index tensor itself."""
-    types = region.input_types
-    found: list[tuple[tuple[Expr, ...], tuple[Expr, ...]]] = []
-    for type_, index in region.accesses():
-        for e in index:
-            for r in reads_in(e):
-                found.append((types[int(r.tag[2:])].shape, r.args))
-        found.append((type_.shape, tuple(const(0) if reads_in(e) else e for e in index)))
-    return found
-
-
-def _merge_axes(region: Region, outer: str, inner: str) -> None:
-    extent = region.axes[inner]
-    guards = [tuple(merged_guard(g, outer, inner, region.axes) or g for g in n.guards) for n in region.nodes]
-    region.axes[outer] = region.axes[outer] * extent
-    del region.axes[inner]
-    env = {outer: sym(outer) // extent, inner: sym(outer) % extent}
-
-    def names(axes: Iterable[str]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(outer if a == inner else a for a in axes))
-
-    for i, node in enumerate(region.nodes):
-        index = tuple(e.substitute(env, region.axes) for e in node.index)
-        region.nodes[i] = replace(
-            node, index=index, axes=frozenset(names(node.axes)), over=names(node.over), guards=guards[i]
-        )
-    region.outputs = [replace(o, index=tuple(e.substitute(env, region.axes) for e in o.index)) for o in region.outputs]
-
-
-def region_bytes(region: Region, env: Mapping[str, int]) -> tuple[int, int]:
-    """(bytes read, bytes written) with every operand counted once; gathered tables count the rows read."""
-    gathered: dict[int, Expr] = {}
-    for node in region.nodes:
-        if node.kind == "load" and any(reads_in(e) for e in node.index):
-            gathered[node.input] = product(region.axes[a] for a in node.axes)
-    read = 0
-    for i, type_ in enumerate(region.input_types):
-        elements = gathered.get(i, type_.num_elements())
-        read += elements.evaluate(env) * type_.dtype.bytes
-    written = sum(o.type.num_bytes().evaluate(env) for o in region.outputs)
-    return read, written

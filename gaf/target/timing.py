@@ -90,6 +90,9 @@ VECTOR_COSTS: dict[str, VectorCost] = {
     "Log2": _c(1 / 32 + H, 51.0, 1 / 32 + F, 51.0), "Log10": _c(1 / 32 + H, 51.0, 1 / 32 + F, 51.0),
     "Floor": _ROUND, "Ceil": _ROUND, "Round": _ROUND, "Trunc": _ROUND, "Frac": _ROUND,
     "ReduceSum": _REDUCE, "ReduceMax": _REDUCE, "ReduceMin": _REDUCE,
+    "Gatherb": _c(8 * H, 17.0, 8 * F, 15.0), "Sort32": _c(2 * F, 20.0, 2 * F, 20.0),
+    "CastDequant": _c(F, 20.44, F, 20.44),
+    "SetCmpMask": _UNARY, "GetCmpMask": _UNARY,
 }  # fmt: skip
 """Twin API name -> cost. [estimated]: BlockReduceSum as its maximum, Reduce* as two WholeReduce."""
 

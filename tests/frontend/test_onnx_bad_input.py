@@ -336,7 +336,6 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("m.pt", "PyTorch file"),
         ("m.pb", "TensorFlow graph"),
         ("m.safetensors", "weights without a graph"),
         ("m.pkl", "pickle"),
@@ -356,12 +355,12 @@ def test_other_kinds_of_objects(source: object, message: str) -> None:
         load_model(source)
 
 
-def test_torch_modules_are_told_what_to_do() -> None:
+def test_objects_that_only_look_like_modules() -> None:
     class Module:
         def state_dict(self) -> dict:
             return {}
 
-    with pytest.raises(GafError, match="PyTorch import is not there yet"):
+    with pytest.raises(GafError, match="this is not a model; expected .onnx file"):
         load_model(Module())
 
 

@@ -18,9 +18,20 @@
 
 // What generated kernels do not use.
 #if !defined(GAF_TWIN_LEAN)
+#include "twin/activation.h"
+#include "twin/cube_forms.h"
 #include "twin/debug.h"
+#include "twin/gather.h"
+#include "twin/intercore.h"
+#include "twin/math_forms.h"
+#include "twin/normalize.h"
 #include "twin/operators.h"
+#include "twin/pad.h"
+#include "twin/pool.h"
+#include "twin/quant.h"
+#include "twin/sort.h"
 #include "twin/static.h"
+#include "twin/utility.h"
 #endif
 
 #endif  // GAF_TWIN_KERNEL_OPERATOR_H

@@ -116,6 +116,42 @@ void SyncAllCores(bool aivOnly)
     }
 }
 
+void Post(uint64_t key)
+{
+    Current();
+    Launch& l = *Running()->launch;
+    if (l.checking) {
+        check::post(key);
+    }
+    {
+        std::lock_guard<std::mutex> hold(l.posts.lock);
+        ++l.posts.counters[key];
+    }
+    l.epoch.fetch_add(1);
+}
+
+void AwaitPosts(uint64_t key, uint64_t count)
+{
+    Current();
+    CoreFiber* f = Running();
+    f->wait = Wait::POST;
+    f->waitKey = key;
+    f->waitTarget = count;
+    if (f->launch->checking && !f->Runnable()) {
+        check::crossBlock(-1);
+    }
+    Block(f);
+    if (f->launch->checking) {
+        check::awaitPosts(key, count);
+    }
+}
+
+uint64_t NextWait(uint64_t key)
+{
+    Current();
+    return ++Running()->waits[key];
+}
+
 void YieldCore()
 {
     CoreFiber* f = Running();

@@ -133,6 +133,7 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
         flags[i] = taken[i] = pending1[i] = pending2[i] = 0;
     }
     syncs[0] = syncs[1] = 0;
+    waits.clear();
 
     const Hardware* kinds = kind == CoreKind::AIC ? AIC_MEMORY : AIV_MEMORY;
     const uint32_t count = kind == CoreKind::AIC ? 6 : 1;
@@ -171,6 +172,10 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
     core.deqScale = 1.0f;
     core.padValue = core.load3dPad = 0;
     core.padValueSet = false;
+    core.fixScales = core.fixScalar = 0;
+    core.fixNdNum = 1;
+    core.fixSrcNd = core.fixDstNd = 0;
+    core.deqVector = false;
     core.atomicOp = AtomicOp::NONE;
     core.sysWorkspace = reinterpret_cast<uint64_t>(owner->call->sysWorkspace);
     core.node = "";
@@ -196,6 +201,7 @@ bool CoreFiber::Runnable() const
             return flags[waitId] > 0 || launch->grid.rounds[kind][waitId].load() > taken[waitId];
         }
         case Wait::SYNC_ALL: return launch->syncArrivals[waitAivOnly ? 1 : 0].load() >= waitTarget;
+        case Wait::POST: return launch->posts.Value(waitKey) >= waitTarget;
         case Wait::TURN: return launch->finishedPrefix.load() >= core.block || launch->turnsOff.load();
         default: return false;
     }
@@ -217,6 +223,7 @@ std::string CoreFiber::WaitsFor() const
     switch (wait) {
         case Wait::FLAG: return "waits for cross-core flag " + std::to_string(waitId) + " that nobody sets";
         case Wait::SYNC_ALL: return "waits in SyncAll for cores that never arrive";
+        case Wait::POST: return "waits for another core's IBSet, NotifyNextBlock or Arrive that never comes";
         case Wait::NEVER: return "waits for cores that this kernel type does not start";
         default: return "cannot go on";
     }

@@ -4,6 +4,7 @@
 #define GAF_NATIVE_SCHEDULER_H
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,7 +22,7 @@ constexpr int MODE_CHECK = 2, MODE_TRACE = 3;
 struct Launch;
 struct Group;
 
-enum class Wait : uint8_t { NOTHING, FLAG, SYNC_ALL, TURN, YIELD, NEVER };
+enum class Wait : uint8_t { NOTHING, FLAG, SYNC_ALL, TURN, YIELD, POST, NEVER };
 
 // One core: its registers, its memory, its stack.
 struct CoreFiber {
@@ -39,6 +40,8 @@ struct CoreFiber {
     uint32_t pending1[FLAG_IDS] = {};  // sets of mode 1 and 2 not yet combined with the other AIV's
     uint32_t pending2[FLAG_IDS] = {};
     uint64_t syncs[2] = {};  // SyncAll calls, by aivOnly
+    std::map<uint64_t, uint64_t> waits;  // NextWait
+    uint64_t waitKey = 0;    // Wait::POST: the counter, until it has reached waitTarget
     std::unique_ptr<uint8_t[]> memory;
     CoreKind memoryKind = CoreKind::AIV;
 
@@ -71,6 +74,18 @@ struct GridFlags {
     GridFlags();
 };
 
+// Counters that cores raise and wait for: IBSet, NotifyNextBlock, GroupBarrier.
+struct Posts {
+    std::mutex lock;
+    std::map<uint64_t, uint64_t> counters;
+    uint64_t Value(uint64_t key)
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        const auto at = counters.find(key);
+        return at == counters.end() ? 0 : at->second;
+    }
+};
+
 // State of one launch, shared by its worker threads.
 struct Launch {
     const LaunchCall* call = nullptr;
@@ -84,6 +99,7 @@ struct Launch {
     std::atomic<bool> stop{false}, deadlock{false};
     std::atomic<bool> turnsOff{false};
     GridFlags grid;
+    Posts posts;
 
     std::mutex lock;             // guards what follows
     std::vector<bool> finished;  // blocks

@@ -94,12 +94,18 @@ GAF_CHECK_FN(void barrier(Pipe pipe), )
 // A blocked wait is announced by crossBlock so that a deadlock report can say who waits for what.
 GAF_CHECK_FN(void crossSet(int mode, Pipe pipe, int id), )
 GAF_CHECK_FN(void crossWait(int id), )
+// Counters between cores: `post` publishes everything that this core has completed, `awaitPosts` learns what
+// the first `count` posts published.
+GAF_CHECK_FN(void post(uint64_t key), )
+GAF_CHECK_FN(void awaitPosts(uint64_t key, uint64_t count), )
 GAF_CHECK_FN(void syncAllArrive(bool mix), )   // before blocking in SyncAll
 GAF_CHECK_FN(void syncAllLeave(bool mix), )    // after all cores arrived
 
 // Buffers. `base` is an arena address. `bufferInit` is one buffer of an InitBuffer call (TQue: one call per
 // buffer). `what` names the queue or buffer if known ("VECIN queue 0 buffer 1").
 GAF_CHECK_FN(void bufferInit(void* base, uint64_t bytes, Position pos, const char* what), )
+// The buffers between base and base + bytes are gone (TBufPool::Reset).
+GAF_CHECK_FN(void bufferDrop(void* base, uint64_t bytes), )
 GAF_CHECK_FN(void bufferReset(), )             // TPipe::Reset / Destroy: every buffer is gone
 GAF_CHECK_FN(void queueAlloc(void* base, uint64_t bytes, Position pos), )
 GAF_CHECK_FN(void queueEnque(void* base, uint64_t bytes, Position pos), )

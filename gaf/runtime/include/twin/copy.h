@@ -160,8 +160,9 @@ template <class T>
 inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<T>& src, const DataCopyParams& p)
 {
     gaf_twin::CheckCopyParams("DataCopy", p);
-    const bool bias = gaf_twin::HardwareOfTensor(dst) == Hardware::BIAS;  // L1 -> BT counts in 64 bytes
-    const int64_t unit = bias ? 64 : 32, len = int64_t(p.blockLen) * unit;
+    const Hardware to = gaf_twin::HardwareOfTensor(dst);  // L1 -> BT counts in 64 bytes, L1 -> FB in 128
+    const int64_t unit = to == Hardware::BIAS ? 64 : to == Hardware::FIXBUF ? 128 : 32,
+                  len = int64_t(p.blockLen) * unit;
     gaf_twin::Move("DataCopy", dst, src, len, p.blockCount, len + int64_t(p.dstStride) * unit,
                    len + int64_t(p.srcStride) * 32);
 }

@@ -66,6 +66,14 @@ struct Core {
     float reduceValue = 0.0f;  // GetReduceMaxMinCount
     uint64_t reduceIndex = 0;
     uint64_t sysWorkspace = 0;
+    // CastDequant: constants of the 16 lanes, or lane 0 for all.
+    float deqScales[16] = {};
+    int16_t deqOffsets[16] = {};
+    bool deqSigns[16] = {}, deqVector = false;
+    uint16_t merged[4] = {};  // GetMrgSortResult
+    // Registers of L0C -> GM copies.
+    uint64_t fixScales = 0, fixScalar = 0;
+    uint16_t fixNdNum = 1, fixSrcNd = 0, fixDstNd = 0;
 
     const char* node = "";
 };
@@ -87,6 +95,11 @@ void DeclareKernelType(int type);
 void CrossSet(int mode, Pipe pipe, int id);
 void CrossWait(int id);
 void SyncAllCores(bool aivOnly);
+// Raises the counter `key`; waits until it has been raised `count` times.
+void Post(uint64_t key);
+void AwaitPosts(uint64_t key, uint64_t count);
+// How often this core has asked for its next wait on `key`, this time included.
+uint64_t NextWait(uint64_t key);
 // A polling loop on GM gives the other cores a turn.
 void YieldCore();
 

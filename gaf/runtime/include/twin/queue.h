@@ -105,6 +105,24 @@ inline void ReleaseEvent(HardEvent e, int8_t id)
 // start.
 Buffer* NewBuffer(TPosition pos, uint32_t len, HardEvent freeEvent, const char* what, uint32_t index);
 
+// Makes `b` the buffer at byte `address` of the memory of `pos` (buffers of pools).
+inline void PlaceBuffer(Buffer& b, TPosition pos, uint32_t address, uint32_t len, HardEvent freeEvent, const char* what)
+{
+    const Hardware memory = HardwareOf(pos);
+    uint8_t* base = Current().arena[static_cast<uint32_t>(memory)];
+    const uint32_t bytes = RoundUp(len, 32);
+    if (base == nullptr || uint64_t(address) + bytes > BytesOf(memory)) {
+        check::rule(false, "memory-overflow", "InitBuffer", "%u bytes at byte %u of a pool", bytes, address);
+        Abandon("memory-overflow", "a buffer of a pool lies outside of the core's memory");
+    }
+    b = Buffer();
+    b.base = base + address;
+    b.bytes = bytes;
+    b.position = pos;
+    b.freeEvent = freeEvent;
+    check::bufferInit(b.base, bytes, pos, what);
+}
+
 }  // namespace gaf_twin
 
 namespace AscendC {
@@ -120,9 +138,25 @@ public:
         return TensorOf<T>(Alloc());
     }
     template <class T>
+    void AllocTensor(LocalTensor<T>& tensor)
+    {
+        tensor = TensorOf<T>(Alloc());
+    }
+    TBufHandle AllocBuffer() { return Alloc(); }
+    template <class T>
     void FreeTensor(LocalTensor<T>& tensor)
     {
         Free(tensor.GetBufferHandle());
+    }
+    void FreeBuffer(TBufHandle buffer) { Free(buffer); }
+    TBuffAddr GetBufferAddr(TBufHandle buffer)
+    {
+        TBuffAddr address;
+        address.dataLen = buffer->bytes;
+        address.bufferHandle = buffer;
+        address.logicPos = static_cast<uint8_t>(POSITION);
+        address.absAddr = buffer->base;
+        return address;
     }
     template <class T>
     bool EnQue(const LocalTensor<T>& tensor)
@@ -140,6 +174,11 @@ public:
     LocalTensor<T> DeQue()
     {
         return TensorOf<T>(Pop(FORWARD));
+    }
+    template <class T>
+    void DeQue(LocalTensor<T>& tensor)
+    {
+        tensor = TensorOf<T>(Pop(FORWARD));
     }
     TBufHandle DeQue() { return Pop(FORWARD); }
     template <TPosition SRC_USER, TPosition DST_USER, class T>
@@ -162,6 +201,19 @@ public:
         for (uint32_t i = 0; i < count_; ++i) {
             TakeBack(&first_[i]);
         }
+    }
+
+    // For pools: buffers `start`, start + 1, ... of the pool's records are this queue's.
+    void InitStartBufHandle(TBufHandle start, uint8_t num, uint32_t)
+    {
+        first_ = start;
+        count_ = num;
+        cursor_ = occupied_ = used_ = head_ = 0;
+    }
+    template <class POOL>
+    void InitBufHandle(POOL*, uint32_t index, TBufHandle start, uint32_t address, uint32_t len)
+    {
+        gaf_twin::PlaceBuffer(start[index], POSITION, address, len, BACKWARD, Name());
     }
 
     static constexpr bool isTQue = true;
@@ -357,6 +409,18 @@ public:
     {
     }
 
+    uint32_t GetBufLen() const { return bytes_; }
+    void InitStartBufHandle(TBufHandle start, uint8_t, uint32_t len)
+    {
+        buffer_ = start;
+        bytes_ = gaf_twin::RoundUp(len, 32);
+    }
+    template <class POOL>
+    void InitBufHandle(POOL*, uint32_t index, TBufHandle start, uint32_t address, uint32_t len)
+    {
+        gaf_twin::PlaceBuffer(start[index], POS, address, len, HardEvent::MAX, "TBuf");
+    }
+
     static constexpr bool isTQue = false;
 
 private:
@@ -418,6 +482,28 @@ public:
     {
         buf.buffer_ = gaf_twin::NewBuffer(POS, len, HardEvent::MAX, "TBuf", 0);
         buf.bytes_ = buf.buffer_->bytes;
+        return true;
+    }
+
+    template <class POOL>
+    bool InitBufPool(POOL& pool, uint32_t len)
+    {
+        constexpr Hardware memory = gaf_twin::HardwareOf(POOL::POSITION);
+        uint32_t& used = gaf_twin::Current().used[static_cast<uint32_t>(memory)];
+        const uint32_t bytes = gaf_twin::RoundUp(len, 32);
+        gaf_twin::check::rule(uint64_t(used) + bytes <= gaf_twin::BytesOf(memory), "memory-overflow", "InitBufPool",
+                              "%u bytes after %u exceed the %u bytes of memory", bytes, used,
+                              gaf_twin::BytesOf(memory));
+        pool.Place(used, bytes);
+        used += bytes;
+        return true;
+    }
+    template <class POOL, class SHARED>
+    bool InitBufPool(POOL& pool, uint32_t len, SHARED& shared)
+    {
+        gaf_twin::check::rule(len <= shared.Length(), "pool-share", "InitBufPool",
+                              "%u bytes share a pool of %u bytes", len, shared.Length());
+        pool.Place(shared.Address(), gaf_twin::RoundUp(len, 32));
         return true;
     }
 

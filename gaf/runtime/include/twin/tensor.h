@@ -28,7 +28,7 @@ using TBufHandle = gaf_twin::Buffer*;
 
 // Shape that a program notes on a tensor; nothing but DumpTensor and a few high-level calls look at it.
 constexpr int32_t K_MAX_SHAPE_DIM = 8;
-enum class DataFormat : uint8_t { ND = 0, NZ, NCHW, NC1HWC0, NHWC, NCDHW };
+enum class DataFormat : uint8_t { ND = 0, NZ, NCHW, NC1HWC0, NHWC, NCDHW, NDC1HWC0, FRACTAL_Z_3D };
 struct ShapeInfo {
     ShapeInfo() {}
     ShapeInfo(uint8_t dim, const uint32_t dims[], uint8_t originalDim, const uint32_t originalDims[],
@@ -82,7 +82,7 @@ public:
         const Hardware memory = gaf_twin::HardwareOf(position);
         uint8_t* base = gaf_twin::Current().arena[static_cast<uint32_t>(memory)];
         gaf_twin::check::staticTensors();
-        if (base == nullptr || uint64_t(address) + uint64_t(count) * sizeof(T) > gaf_twin::BytesOf(memory)) {
+        if (base == nullptr || uint64_t(address) + gaf_twin::ElementBytes<T>(count) > gaf_twin::BytesOf(memory)) {
             gaf_twin::check::rule(false, "memory-overflow", "LocalTensor",
                                   "%u elements at byte %u do not fit %s", count, address,
                                   gaf_twin::PositionName(position));
@@ -99,7 +99,7 @@ public:
     T* GetPhyAddr() const { return ptr_; }
     T* GetPhyAddr(uint32_t offset) const { return ptr_ + offset; }
     uint32_t GetSize() const { return size_; }
-    uint32_t GetLength() const { return size_ * sizeof(T); }
+    uint32_t GetLength() const { return static_cast<uint32_t>(gaf_twin::ElementBytes<T>(size_)); }
     void SetSize(uint32_t count) { size_ = count; }
     void SetBufferLen(uint32_t count) { size_ = count; }
     int32_t GetPosition() const { return static_cast<int32_t>(position_); }
@@ -122,15 +122,15 @@ public:
     {
         if (!gaf_twin::check::rule(offset <= size_, "tensor-offset", "LocalTensor::operator[]",
                                    "offset %u is beyond the %u elements of the tensor", offset, size_)) {
-            return LocalTensor(ptr_ + size_, 0, position_, buffer_);
+            return LocalTensor(gaf_twin::Advance(ptr_, size_), 0, position_, buffer_);
         }
-        return LocalTensor(ptr_ + offset, size_ - offset, position_, buffer_);
+        return LocalTensor(gaf_twin::Advance(ptr_, offset), size_ - offset, position_, buffer_);
     }
     template <class U>
     LocalTensor<U> ReinterpretCast() const
     {
         return LocalTensor<U>(reinterpret_cast<U*>(ptr_),
-                              static_cast<uint32_t>(uint64_t(size_) * sizeof(T) / sizeof(U)), position_,
+                              static_cast<uint32_t>(gaf_twin::ElementsIn<U>(gaf_twin::ElementBytes<T>(size_))), position_,
                               buffer_);
     }
     T GetValue(uint32_t i) const { return Scalar("GetValue", "src", false, i) ? ptr_[i] : T(0); }
@@ -186,7 +186,7 @@ public:
     {
         ptr_ = base_ = p;
         size_ = declared_ = count;
-        gaf_twin::check::gmView(p, count * sizeof(T));
+        gaf_twin::check::gmView(p, gaf_twin::ElementBytes<T>(count));
     }
     void SetGlobalBuffer(T* p)
     {
@@ -200,7 +200,7 @@ public:
     GlobalTensor operator[](uint64_t offset) const
     {
         GlobalTensor r = *this;
-        r.ptr_ = ptr_ + offset;
+        r.ptr_ = gaf_twin::Advance(ptr_, offset);
         r.size_ = size_ > offset ? size_ - offset : 0;
         return r;
     }

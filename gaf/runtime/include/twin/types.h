@@ -27,6 +27,11 @@
 #define __fbuf__
 #define __inout_pipe__(x)
 #define __sync_alias__
+#define __sync_noalias__
+#define __kfc_workspace__
+#define __simd_callee__
+#define __biasbuf__
+#define __fixpipe__
 #define __vector__
 #define __cube__
 #define __mix__(a, b)
@@ -169,6 +174,36 @@ struct bfloat16_t {
     }
     operator float() const { return gaf_twin::Bf16ToFloat(bits); }
 };
+
+namespace AscendC {
+
+// Two 4-bit integers in a byte, the first in the low half. Counts, sizes and offsets of its tensors are in
+// 4-bit elements and even.
+struct int4b_t {
+    uint8_t pair;
+};
+
+}  // namespace AscendC
+
+namespace gaf_twin {
+
+template <class T>
+constexpr uint64_t ElementBytes(uint64_t count)
+{
+    return std::is_same<T, AscendC::int4b_t>::value ? count / 2 : count * sizeof(T);
+}
+template <class T>
+constexpr uint64_t ElementsIn(uint64_t bytes)
+{
+    return std::is_same<T, AscendC::int4b_t>::value ? bytes * 2 : bytes / sizeof(T);
+}
+template <class T>
+constexpr T* Advance(T* p, uint64_t count)
+{
+    return p + (std::is_same<T, AscendC::int4b_t>::value ? count / 2 : count);
+}
+
+}  // namespace gaf_twin
 
 namespace AscendC {
 

@@ -124,6 +124,34 @@ void Engine::reportLeaks()
     }
 }
 
+void Engine::bufferDrop(void* base, uint64_t bytes)
+{
+    if (core_ == nullptr || bytes == 0) {
+        return;
+    }
+    Place place = find(base);
+    if (place.memory == nullptr) {
+        return;
+    }
+    uint64_t stop = std::min<uint64_t>((place.offset + bytes) / BLOCK, place.memory->bufferOf.size());
+    uint16_t last = 0;
+    for (uint64_t block = place.offset / BLOCK; block < stop; ++block) {
+        uint16_t number = place.memory->bufferOf[block];
+        place.memory->bufferOf[block] = 0;
+        if (number != 0 && number != last) {
+            Buffer& buffer = core_->buffers[number - 1];
+            bool queued = buffer.state == TensorState::ENQUE;
+            if (queued || buffer.state == TensorState::OCCUPIED || buffer.state == TensorState::DEQUE) {
+                violate("queue-leak", "TBufPool::Reset", "tensor", "", buffer.name, 0,
+                        "'%s' was %s when its pool was reset", buffer.name.c_str(),
+                        queued ? "still enqueued (no DeQue)" : "not freed");
+            }
+            buffer.state = TensorState::PLAIN;
+            last = number;
+        }
+    }
+}
+
 // The buffers are gone: TPipe::Reset, TPipe::Destroy or the end of the TPipe.
 void Engine::bufferReset()
 {

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdarg>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -135,6 +136,7 @@ public:
     // buffers.cpp
     void bufferInit(void* base, uint64_t bytes, Position position, const char* what);
     void bufferReset();
+    void bufferDrop(void* base, uint64_t bytes);
     void queue(TensorState to, const char* call, void* base, Position position);
     void reservedUb(const char* api);
     void staticTensors();
@@ -145,6 +147,8 @@ public:
     void barrier(Pipe pipe);
     void crossSet(int mode, Pipe pipe, int id);
     void crossWait(int id);
+    void post(uint64_t key);
+    void awaitPosts(uint64_t key, uint64_t count);
     void syncAllArrive(bool mix);
     void syncAllLeave(bool mix);
 
@@ -224,6 +228,7 @@ private:
     std::vector<std::array<CrossCounter, CROSS_IDS>> counters_;
     std::vector<PendingSets> pending_;
     GridBarrier barriers_[2];
+    std::map<uint64_t, std::vector<Vector>> posts_;        // by key: what the first n posts published
 };
 
 Engine& engine();   // of this thread

@@ -101,6 +101,7 @@ void Engine::launchBegin(const char* kernel, uint32_t blocks, int kernelType)
     gmPool_.reset();
     counters_.assign(roster, {});
     pending_.assign(roster, {});
+    posts_.clear();
     barriers_[0].generations.clear();
     barriers_[1].generations.clear();
 }

@@ -275,6 +275,32 @@ void Engine::crossWait(int id)
     counter.waits.push_back(core_->clock.issued());
 }
 
+void Engine::post(uint64_t key)
+{
+    if (core_ == nullptr) {
+        return;
+    }
+    core_->clock.barrier(Pipe::ALL);   // the calls behind it wait for all pipes first
+    std::vector<Vector>& published = posts_[key];
+    Vector all = published.empty() ? Vector{} : published.back();
+    join(all, core_->clock.message(core_->clock.completedAll()));
+    published.push_back(std::move(all));
+    core_->clock.issue();
+}
+
+void Engine::awaitPosts(uint64_t key, uint64_t count)
+{
+    if (core_ == nullptr) {
+        return;
+    }
+    core_->blockedOn = -2;
+    const std::vector<Vector>& published = posts_[key];
+    if (count > 0 && !published.empty()) {
+        core_->clock.learnRemote(published[std::min<size_t>(count, published.size()) - 1]);
+    }
+    core_->clock.issue();
+}
+
 void Engine::syncAllArrive(bool mix)
 {
     if (core_ == nullptr) {

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a region is made of: nodes over named axes, outputs, and linear addresses of their index maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr, Func, const, product
+from gaf.dialects.graph.contract import tensor_type
+from gaf.dialects.graph.meaning import Guard
+from gaf.dialects.graph.types import TensorType
+
+
+class NotFusible(Exception):
+    """A group that can't be one kernel; `str(error)` is the binding constraint for the report."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One value of a region, over the axes `axes`. Operands are node numbers.
+
+    kind: "load" (external input at `index`; `value` outside the `guards`, if there are any), "map" (scalar
+    function), "number", "extent" (dim value as float), "coord" (index as data), "reduce" (monoid over `over`),
+    "contract" (sum of products over `over`).
+    """
+
+    kind: str
+    dtype: dt.DType
+    axes: frozenset[str] = frozenset()
+    args: tuple[int, ...] = ()
+    function: str = ""
+    value: float = 0.0
+    index: tuple[Expr, ...] = ()
+    input: int = -1
+    over: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the region: node `node` stored at `index` of a tensor of type `type`."""
+
+    node: int
+    index: tuple[Expr, ...]
+    type: TensorType
+
+
+@dataclass
+class Region:
+    """The nodes of a group in dependency order, its axes (name -> extent), inputs and outputs."""
+
+    axes: dict[str, Expr] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    inputs: list[SSAValue] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    origins: dict[int, str] = field(default_factory=dict)  # node -> model node name
+
+    @property
+    def input_types(self) -> list[TensorType]:
+        return [tensor_type(v) for v in self.inputs]
+
+    def contracts(self) -> list[int]:
+        return [i for i, n in enumerate(self.nodes) if n.kind == "contract"]
+
+    def reductions(self) -> list[int]:
+        return [i for i, n in enumerate(self.nodes) if n.kind == "reduce"]
+
+    def accesses(self) -> list[tuple[TensorType, tuple[Expr, ...]]]:
+        """(tensor type, index map) of every load and store."""
+        types = self.input_types
+        found = [(types[n.input], n.index) for n in self.nodes if n.kind == "load"]
+        return found + [(o.type, o.index) for o in self.outputs]
+
+    def users(self) -> list[list[int]]:
+        result: list[list[int]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for a in node.args:
+                result[a].append(i)
+        return result
+
+
+def address(shape: Sequence[Expr], index: Sequence[Expr], ranges: Mapping[str, Expr]) -> Expr:
+    """Row-major element offset of `index` in a tensor of `shape`, simplified."""
+    total = const(0)
+    for size, i in zip(shape, index):
+        total = total * size + i
+    return total.simplify(ranges)
+
+
+def reads_in(e: Expr) -> list[Func]:
+    """The `read` atoms (gather indices) inside an expression."""
+    found: list[Func] = []
+    for atom in e.atoms():
+        if isinstance(atom, Func):
+            if atom.name == "read":
+                found.append(atom)
+            for arg in atom.args:
+                found += reads_in(arg)
+    return found
+
+
+def direct_names(e: Expr) -> set[str]:
+    """Names outside `read` atoms."""
+    names: set[str] = set()
+    for atom in e.atoms():
+        if isinstance(atom, str):
+            names.add(atom)
+        elif atom.name != "read":
+            for arg in atom.args:
+                names |= direct_names(arg)
+    return names
+
+
+def region_bytes(region: Region, env: Mapping[str, int]) -> tuple[int, int]:
+    """(bytes read, bytes written) with every operand counted once; gathered tables count the rows read."""
+    gathered: dict[int, Expr] = {}
+    for node in region.nodes:
+        if node.kind == "load" and any(reads_in(e) for e in node.index):
+            gathered[node.input] = product(region.axes[a] for a in node.axes)
+    read = 0
+    for i, type_ in enumerate(region.input_types):
+        elements = gathered.get(i, type_.num_elements())
+        read += elements.evaluate(env) * type_.dtype.bytes
+    written = sum(o.type.num_bytes().evaluate(env) for o in region.outputs)
+    return read, written
