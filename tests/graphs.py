@@ -95,7 +95,8 @@ class GraphMaker:
                 other = self.new_input([d if k else expr(1) for d, k in zip(shape, keep)][self.pick((0, len(shape) // 2)):])
                 self.add(self.pick((AddOp, SubOp, MulOp)), self.pick(([x, other], [other, x])))
             case "reduce" if shape:
-                axes = tuple(sorted({self.pick(range(len(shape))) for _ in range(self.pick((1, 1, 2)))}))
+                axis = self.pick(range(len(shape)))
+                axes = (axis, axis + 2) if axis + 2 < len(shape) else (axis,)
                 self.add(self.pick((ReduceSumOp, ReduceMeanOp, ReduceMaxOp)), [x], axes=axes, keepdims=self.pick((True, True, False)))
             case "norm" if shape:
                 kind = self.pick(("softmax", "layer_norm", "rms_norm"))

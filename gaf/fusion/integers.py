@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
 from gaf.fusion.bounds import LIMIT, SMALL, UNKNOWN_SIZE, combine, size_bound
+from gaf.fusion.nodes import Node, NotFusible
 
 if TYPE_CHECKING:
-    from gaf.fusion.region import Builder, Node
+    from gaf.fusion.region import Builder
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 ARITHMETIC = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu")
@@ -28,8 +29,6 @@ EXACT_FLOAT = 1 << 24
 
 def compute(builder: Builder, function: str, args: list[int]) -> int:
     """The node of a scalar function with integer operands; raises NotFusible."""
-    from gaf.fusion.region import NotFusible
-
     nodes = [builder.node(a) for a in args]
     kinds = [n.dtype for n in nodes if n.dtype.is_int and n.kind != "number"]
     exprs = [_index(n) for n in nodes]
@@ -63,8 +62,6 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
 
 def word(builder: Builder, number: int) -> int:
     """A value as an i32 node (numbers stay numbers); raises NotFusible for int64 that isn't known to fit."""
-    from gaf.fusion.region import NotFusible
-
     node = builder.node(number)
     if node.kind == "number" or node.dtype == dt.I32:
         return number
@@ -77,8 +74,6 @@ def word(builder: Builder, number: int) -> int:
 
 def cast(builder: Builder, number: int, target: dt.DType) -> int | None:
     """The node of a conversion to an integer dtype, or None if it is an ordinary one; raises NotFusible."""
-    from gaf.fusion.region import NotFusible
-
     node = builder.node(number)
     if target == dt.I64 and (node.dtype == dt.I32 or node.dtype in SMALL):
         return word(builder, number)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -20,14 +19,21 @@ from xdsl.irdl import IRDLOperation
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
-from gaf.dialects.common.index import Expr, Func, const, exact_div, map_atoms, product, sym
+from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
 from gaf.dialects.graph.meaning import Guard, Meaning, Opaque, Read, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion import integers
+from gaf.fusion.axes import collapse, find_split, prune
 from gaf.fusion.bounds import SMALL, Bounds
-from gaf.fusion.piecewise import guard_names, merged_guard, pull_pieces
+from gaf.fusion.nodes import Node, NotFusible, Output, Region, address, direct_names, reads_in, region_bytes
+from gaf.fusion.piecewise import guard_names, pull_pieces
+
+__all__ = [
+    "Builder", "Node", "NotFusible", "Output", "Region", "address", "build_region", "direct_names", "is_product_sum",
+    "reads_in", "region_bytes",
+]  # fmt: skip
 
 _PRODUCT = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
 

@@ -7,15 +7,19 @@ from itertools import combinations
 
 import pytest
 
+from gaf.compiler import fuse
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const
+from gaf.dialects.graph.model import finish
 from gaf.dialects.graph.ops.binary import AddOp, MulOp, SubOp
 from gaf.dialects.graph.ops.channel_norm import GroupNormOp, InstanceNormOp
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceSumOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
-from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
+from gaf.dialects.graph.ops.slice import ConcatOp
+from gaf.dialects.graph.ops.unary import ExpOp, NegOp, TanhOp
 from gaf.fusion.region import NotFusible, build_region
 from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.runtime.compiler import find_compiler
 from tests.fusion.test_piecewise import Graph
 
 AXES = [axes for n in (1, 2, 3, 4) for axes in combinations(range(4), n)]
@@ -102,3 +106,20 @@ def test_merged_heads_are_split_again() -> None:
     region = build_region(g.ops, [out])
     assert const(16) in region.axes.values() and const(4) in region.axes.values()
     g.check(out, kernels=1)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+def test_walks_over_several_axes_on_the_twin() -> None:
+    """The same kernels as C++ in check mode: group norm, rotary positions, a reduction over outer axes."""
+    graphs = []
+    g = Graph(x=["B", 8, 5000], w=[8], b=[8])
+    graphs.append((g, g.add(GroupNormOp, g["x"], g["w"], g["b"], num_groups=2, epsilon=1e-5)))
+    g = Graph(x=["B", "S", 64], cos=["S", 64])
+    turned = g.add(ConcatOp, g.add(NegOp, g.slice(g["x"], 2, 32, 32)), g.slice(g["x"], 2, 0, 32), axis=2)
+    graphs.append((g, g.add(MulOp, turned, g["cos"])))
+    g = Graph(x=["B", 6, "S", 40])
+    graphs.append((g, g.add(ReduceSumOp, g.pad(g["x"], [1, 0, 0, 3], [0, 0, 2, 0]), axes=(0, 2), keepdims=False)))
+    for graph, out in graphs:
+        found = fuse(finish(graph.model, [("y", out)])).verify(engine="check")
+        assert found.ok and not found.violations

@@ -413,7 +413,7 @@ class _Emitter:
         initial = [self._identity(r) for r in reductions]
         with self.kb.for_(self.rename[axis], self._step(axis), carried=initial) as loop, self.scope():
             if rest:
-                self._outside(rest)
+                self._outside(rest, self._below(reductions))
                 parts = list(self._folded(reductions, rest))
             else:
                 parts = [self._fold(r) for r in reductions]
@@ -436,7 +436,7 @@ class _Emitter:
         axis, *rest = nest
         with self.kb.for_(self.rename[axis], self._step(axis)) as loop, self.scope():
             if rest:
-                self._outside(rest)
+                self._outside(rest, self._below([self.region.outputs[i].node for i in outputs]))
                 self._stored_along(outputs, rest, grid_axes)
             else:
                 for i in outputs:
@@ -458,9 +458,22 @@ class _Emitter:
             depth.append(below + (node.kind == "reduce"))
         return {r: depth[r] for r in self.region.reductions()}
 
-    def _outside(self, axes: Sequence[str]) -> None:
-        """Emit what is known by now and doesn't vary along `axes`, outside of their loops."""
+    def _below(self, numbers: Sequence[int]) -> set[int]:
+        """Nodes that some nodes are computed from, themselves included."""
+        found: set[int] = set()
+        stack = list(numbers)
+        while stack:
+            number = stack.pop()
+            if number not in found:
+                found.add(number)
+                stack += self.region.nodes[number].args
+        return found
+
+    def _outside(self, axes: Sequence[str], needed: set[int] | None = None) -> None:
+        """Emit what is known by now (of `needed`) and doesn't vary along `axes`, outside of their loops."""
         for i, node in enumerate(self.region.nodes):
+            if needed is not None and i not in needed:
+                continue
             if node.axes & set(axes) or set(node.over) & set(axes) or node.kind in ("number", "contract"):
                 continue
             if self._ready(node) and self._is_vector(i):

@@ -10,7 +10,7 @@ from gaf.codegen.host import HostTiling
 from gaf.codegen.printer import print_kernel
 from gaf.dialects.ascendc.interpreter import interpret as run_ascendc
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.dtype import BOOL, F32, I8, I16, I32, I64, U8
+from gaf.dialects.common.dtype import BOOL, I8, I16, I32, I64, U8
 from gaf.dialects.common.index import Expr, minimum, sym
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.interpreter import interpret as run_tile
