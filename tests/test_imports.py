@@ -146,5 +146,10 @@ def test_both_spellings_give_the_same_objects() -> None:
     import gaf
     import graph_autofusion
 
-    names = [name for name in dir(gaf) if not name.startswith("_")]
-    assert all(getattr(graph_autofusion, name) is getattr(gaf, name) for name in names)
+    for name in (name for name in dir(gaf) if not name.startswith("_")):
+        try:
+            value = getattr(gaf, name)
+        except ModuleNotFoundError as error:
+            assert error.name == "torch"  # an extra: its names need it
+            continue
+        assert getattr(graph_autofusion, name) is value
