@@ -149,7 +149,7 @@ def test_both_spellings_give_the_same_objects() -> None:
     for name in (name for name in dir(gaf) if not name.startswith("_")):
         try:
             value = getattr(gaf, name)
-        except ModuleNotFoundError as error:
-            assert error.name == "torch"  # an extra: its names need it
+        except (ImportError, gaf.GafError) as error:
+            assert "torch" in str(error)  # an extra: its names need it
             continue
         assert getattr(graph_autofusion, name) is value
