@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny random transformers models through PyTorch import, fusion and kernels, and the demo model: right or not?
+"""Tiny random transformers models through PyTorch import, fusion and kernels, and the demo model: right?
 
-Each model is exported, imported, fused and called through `gaf.graph_to_torch`; its outputs are compared with the
-module in float64. `max_err` is the largest |got - expected| / (|expected| + rms(expected)) of all float outputs,
-`right` says whether it is at most 1e-4 and nothing ran in PyTorch instead, `kernels` and `fallback_ops` count launches
-and host ops of one call, `host_floats` is the share of ops on floats that are host ops, `seconds` the time from module
-to first result, C++ compiler included.
+Each model is exported, imported, fused and called through `gaf.graph_to_torch`; its outputs are compared with
+the module in float64. `max_err` is the largest |got - expected| / (|expected| + rms(expected)) of all float
+outputs, `right` says whether it is at most 1e-4 and nothing ran in PyTorch instead, `kernels` and
+`fallback_ops` count launches and host ops of one call, `host_floats` is the share of ops on floats that are
+host ops, `seconds` the time from module to first result, C++ compiler included.
 """
 
 from __future__ import annotations

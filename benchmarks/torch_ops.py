@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's own op database through import, fusion and generated kernels, compared with PyTorch in float64.
 
-The first samples of every OpInfo, in float32 (or int64, bool where an op has no float32). A case is `right` if all
-its results agree with PyTorch in float64 or in the case's own type, `refused` if gaf says that it can't take it,
-`crashed` for any other exception; `through_kernels` counts right cases in which every op that computes ran in a
-generated kernel. Ops on random numbers are compared in shape and type only.
+The first samples of every OpInfo, in float32 (or int64, bool where an op has no float32). A case is `right` if
+all its results agree with PyTorch in float64 or in the case's own type, `refused` if gaf says that it can't take
+it, `crashed` for any other exception and for errors that call themselves bugs of gaf; `through_kernels` counts
+right cases in which every op that computes ran in a generated kernel. Ops on random numbers are compared in
+shape and type only.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 import warnings
@@ -18,6 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,7 @@ class Outcome:
     kind: str
     kernels: bool = False
     reason: str = ""
+    host: tuple[str, ...] = ()  # the ops that no kernel computes, with the reason
 
 
 def names(pattern: Sequence[str]) -> list[str]:
@@ -87,6 +91,7 @@ def run_case(name: str, index: int, op: Any, sample: Any, engine: str) -> Outcom
     from torch.utils import _pytree as pytree
 
     import gaf
+    from gaf.errors import InternalError
 
     leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
@@ -107,6 +112,8 @@ def run_case(name: str, index: int, op: Any, sample: Any, engine: str) -> Outcom
         model, is_random = capture(call, tensors, name)
         fused = gaf.fuse(model)
         got = list(fused.run(arrays(model, tensors), engine=engine).values())
+    except InternalError as error:
+        return Outcome(name, index, "crashed", reason=" ".join(str(error).split())[:200])
     except gaf.GafError as error:
         return Outcome(name, index, "refused", reason=" ".join(str(error).split())[:200])
     except Exception as error:
@@ -115,8 +122,14 @@ def run_case(name: str, index: int, op: Any, sample: Any, engine: str) -> Outcom
         )
     values = not is_random and not name.startswith(UNSPECIFIED)
     reason = difference(got, expected, wide_results(call, tensors), values)
+    host = tuple(re.sub(r"^\d+ x (\S+) \(.*?\)", r"\1", text) for text in fused.fallbacks)
     return Outcome(
-        name, index, "wrong" if reason else "right", not fused.host_ops and bool(fused.fused_ops), reason
+        name,
+        index,
+        "wrong" if reason else "right",
+        not fused.host_ops and bool(fused.fused_ops),
+        reason,
+        host,
     )
 
 
@@ -139,11 +152,11 @@ def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -
     from gaf.frontend.torch.importer import GraphImporter, Held
     from gaf.frontend.torch.program import decompositions
 
-    traced = torch.func.functionalize(call, remove="mutations")
+    options = {"decomposition_table": dict(decompositions().items()), "tracing_mode": "fake"}
     try:
-        module = make_fx(traced, decomposition_table=dict(decompositions().items()), tracing_mode="fake")(
-            *tensors
-        )
+        plain = make_fx(call, **options)(*tensors)
+        # decompositions write in place too: functional in a second round
+        module = make_fx(torch.func.functionalize(plain, remove="mutations"), **options)(*tensors)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         raise UnsupportedError(f"PyTorch can't capture it: {reason}") from error
@@ -153,7 +166,14 @@ def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -
     (results,) = nodes[-1].args
     importer = GraphImporter(module.graph, inputs, held, name=name, source=name, num_source_ops=len(nodes))
     outputs = [(f"y{i}", n) for i, n in enumerate(results)]
-    return importer.run(outputs), importer.random
+    return importer.run(outputs), any(map(draws, nodes))
+
+
+def draws(node: Any) -> bool:
+    """True for a call that draws random numbers."""
+    import torch
+
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def wide_results(call: Callable[..., list[Any]], tensors: Sequence[Any]) -> list[Any] | None:
@@ -211,23 +231,25 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     shards = max(args.jobs * 8, 1)
     found: list[Outcome] = []
-    with ProcessPoolExecutor(args.jobs) as pool:
+    listed = ("wrong", "crashed", "refused") if args.list else ("wrong", "crashed")
+    # torch has threads already: a fork would inherit their locks
+    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
         work = [
             pool.submit(run_shard, i, shards, args.samples, args.only, args.engine) for i in range(shards)
         ]
         for i, future in enumerate(work):
-            found += future.result()
+            for outcome in future.result():
+                found.append(outcome)
+                if outcome.kind in listed:
+                    print(f"{outcome.kind}: {outcome.op} #{outcome.sample}: {outcome.reason}", flush=True)
             print(
                 f"{i + 1}/{shards}: {len(found)} cases, {time.perf_counter() - start:.0f} s", file=sys.stderr
             )
     counts = Counter(o.kind for o in found)
     through = sum(o.kind == "right" and o.kernels for o in found)
     figures = {"total": len(found), **{k: counts[k] for k in KEYS}, "through_kernels": through}
-    shown = [
-        o for o in found if o.kind in (("wrong", "crashed", "refused") if args.list else ("wrong", "crashed"))
-    ]
-    for o in shown:
-        print(f"{o.kind}: {o.op} #{o.sample}: {o.reason}")
+    hosts = Counter(h for o in found for h in set(o.host))
+    print("\n".join(f"{count} cases with an op on the host: {text}" for text, count in hosts.most_common(20)))
     print(table([{**figures, "seconds": time.perf_counter() - start}]))
     return finish("torch_ops", figures, args.json)
 

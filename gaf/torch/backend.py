@@ -86,8 +86,9 @@ class CompiledGraph:
         self.reason: str | None = None
         try:
             self._build(config, engine)
-        except InternalError:
-            raise
+        except InternalError as error:  # worth a report, but no reason to stop the user's program
+            log.error("please report this: %s", error)
+            self._refuse("an internal error of gaf")
         except GafError as error:
             self._refuse(error.what)
 

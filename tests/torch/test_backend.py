@@ -135,6 +135,7 @@ def test_training_with_dropout() -> None:
     torch.testing.assert_close(net[0].bias.grad, kept.sum(0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_options_are_checked_and_reach_fuse(compiled: list[Any]) -> None:
     x = torch.randn(3, 4)
     config = gaf.FusionConfig(enable_autofuse=False)

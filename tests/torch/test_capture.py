@@ -53,6 +53,7 @@ def test_locations_are_module_path_and_op(block: GatedBlock) -> None:
     assert {"0.norm.layer_norm", "0.gate.mul", "0.gate.mul_1", "0.proj.linear", "1.relu"} <= names
 
 
+@pytest.mark.slow
 def test_a_second_call_of_a_module_counts_again() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:
@@ -107,6 +108,7 @@ def test_exported_program_keeps_dynamic_dims(block: GatedBlock) -> None:
     assert model.origin.ranges == {name: (0, 1000)}
 
 
+@pytest.mark.slow
 def test_sizes_that_depend_on_each_other() -> None:
     class Halves(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -126,6 +126,7 @@ def test_inputs_and_outputs_keep_their_structure() -> None:
     assert module.fused.model.output_names[:2] == ["pair_first", "pair_second"]
 
 
+@pytest.mark.slow
 def test_another_flag_than_captured_runs_the_original() -> None:
     x = randn(3, 4)
     module = fused(lambda x, double: x * 2 if double else x, x, True)
@@ -182,6 +183,7 @@ def test_moved_to_another_type_runs_the_original() -> None:
     assert y.dtype == torch.float64 and module.fallbacks_taken
 
 
+@pytest.mark.slow
 def test_other_sizes_run_the_original(block: GatedBlock) -> None:
     module = fused(block, randn(4, 24))
     with torch.no_grad():
@@ -266,6 +268,7 @@ def test_in_place_change_between_forward_and_backward_is_an_error() -> None:
         y.sum().backward()
 
 
+@pytest.mark.slow
 def test_second_derivatives() -> None:
     call = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
 
@@ -394,6 +397,7 @@ def test_op_that_writes_to_its_operand_is_a_boundary() -> None:
     assert kinds.index("graph.foreign") > kinds.index("graph.reduce_sum")
 
 
+@pytest.mark.slow
 def test_random_numbers_are_new_in_each_call() -> None:
     class Noisy(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -312,6 +312,7 @@ def test_ops_without_a_graph_op_run_on_the_host_as_pytorch_does() -> None:
     )
 
 
+@pytest.mark.slow
 def test_sizes_that_the_data_decides() -> None:
     class Positive(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

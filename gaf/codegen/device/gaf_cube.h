@@ -87,7 +87,7 @@ public:
                 b2 = queues_->b2.template DeQue<AT>();
                 a2 = queues_->a2.template DeQue<AT>();
                 AscendC::MmadParams p;
-                p.m = static_cast<uint16_t>(m);
+                p.m = static_cast<uint16_t>(m == 1 ? 16 : m);  // with 1 the unit reads A as a vector (GEMV)
                 p.n = static_cast<uint16_t>(nPad);
                 p.k = static_cast<uint16_t>(kTile);
                 p.cmatrixInitVal = k1 + k0 == 0;

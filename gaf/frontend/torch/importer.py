@@ -72,7 +72,7 @@ class GraphImporter:
         self.graph = graph
         self.source = source
         self.values: dict[fx.Node, Any] = {}
-        self.random = False
+        self.effects = False
         self.unsupported = Unsupported()
         self.locations = Locations()
         types = []
@@ -314,10 +314,9 @@ class GraphImporter:
         args = [encode(self._value(a), number) for a in node.args]
         kwargs = {k: encode(self._value(v), number) for k, v in node.kwargs.items() if k != "pin_memory"}
         types = [r for r in results if r is not None]
-        if not types and not node.users:
-            raise UnsupportedError("it is called for its effect only")
-        random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-        self.random |= random
+        # random numbers, or a call for its effect only (a check, a log): neither merged nor dropped
+        effect = not types or torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+        self.effects |= effect
         namespace, _, op_type = name.partition(".")
         op = ForeignOp.of(
             "torch",
@@ -327,7 +326,7 @@ class GraphImporter:
             call_text(args, kwargs),
             operands,
             types,
-            pure=not random,
+            pure=not effect,
             location=location,
         )
         made = iter(self.builder.insert(op))

@@ -71,7 +71,7 @@ class TorchOrigin:
     held: list[torch.Tensor] = field(default_factory=list)
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     training: bool | None = None
-    random: bool = False
+    effects: bool = False  # random numbers, checks, other calls that are more than a function
     recapture: Callable[[], Any] | None = None
 
     hidden: int | None = None  # the first model output that is only the common base of several results
@@ -79,4 +79,4 @@ class TorchOrigin:
     @property
     def has_effects(self) -> bool:
         """True if calling twice is not the same as calling once."""
-        return bool(self.mutations) or self.random
+        return bool(self.mutations) or self.effects

@@ -195,7 +195,7 @@ class _Program:
             held=[h.tensor for h in self.held.values()],
             ranges=self._ranges(),
             training=training,
-            random=importer.random,
+            effects=importer.effects,
             hidden=hidden,
         )
         return model

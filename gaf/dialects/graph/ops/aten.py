@@ -445,6 +445,8 @@ def index(ctx: AtenContext) -> Any:
     """Elements at integer positions of some axes, as numpy's advanced indexing places them."""
     x = ctx.value("self")
     axes, table, shape = _index_plan(ctx, x)
+    if any(tensor_type(x).shape[a] == 0 for a in axes):
+        raise ctx.unsupported("positions in an axis without elements")
     x, _ = _to_front(ctx, x, axes)
     picked = ctx.emit(GatherNDOp, [x, table], batch_dims=0, wrap=True)
     together = axes == list(range(axes[0], axes[-1] + 1))

@@ -44,6 +44,7 @@ class BinaryOp(GraphOp):
 
     KINDS: ClassVar[tuple[str, ...]] = NUMERIC
     SCALAR: ClassVar[str] = ""  # name in the scalar table
+    LOGIC: ClassVar[str] = ""  # the op that ATen's call means on bools
     ONNX_SINCE: ClassVar[int] = 7
 
     @classmethod
@@ -77,7 +78,11 @@ class BinaryOp(GraphOp):
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
-        return ctx.emit(cls, cls.aten_operands(ctx, ctx.result.dtype), **cls.aten_attributes(ctx))
+        from gaf.dialects.graph.ops import compare
+
+        logic = cls.LOGIC and ctx.result.dtype.is_bool
+        op = getattr(compare, cls.LOGIC) if logic else cls
+        return ctx.emit(op, cls.aten_operands(ctx, ctx.result.dtype), **cls.aten_attributes(ctx))
 
     @classmethod
     def aten_operands(cls, ctx: AtenContext, dtype: dt.DType) -> list[Any]:
@@ -108,6 +113,7 @@ class AddOp(BinaryOp):
     ATEN = ("aten.add.Tensor", "aten.add.Scalar")
     GAF = ("add",)
     SCALAR = "add"
+    LOGIC = "OrOp"
     traits = traits_def(Pure(), Commutative())
 
 
@@ -140,6 +146,7 @@ class MulOp(BinaryOp):
     ATEN = ("aten.mul.Tensor", "aten.mul.Scalar")
     GAF = ("mul",)
     SCALAR = "mul"
+    LOGIC = "AndOp"
     traits = traits_def(Pure(), Commutative())
 
 
@@ -316,14 +323,6 @@ class BitwiseOp(BinaryOp):
     KINDS = ("int", "uint")
     ONNX_SINCE = 18
     traits = traits_def(Pure(), Commutative())
-    LOGIC: ClassVar[str] = ""  # the op for bools
-
-    @classmethod
-    def from_aten(cls, ctx: AtenContext) -> Any:
-        from gaf.dialects.graph.ops import compare
-
-        op = getattr(compare, cls.LOGIC) if ctx.result.dtype.is_bool else cls
-        return ctx.emit(op, cls.aten_operands(ctx, ctx.result.dtype))
 
 
 @graph_op
