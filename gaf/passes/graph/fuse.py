@@ -173,9 +173,9 @@ def label(ops: Sequence[Operation]) -> str:
 
     A single word gets the ending `_op`: a kernel called `tanh` would take the place of the C library's.
     """
-    parts = [
-        getattr(op, "user_name", op.name.removeprefix("graph.")) for op in ops if op.name not in ("graph.constant", "graph.full")
-    ]
+    words = [(op.name, getattr(op, "user_name", op.name.removeprefix("graph."))) for op in ops]
+    fills = ("graph.constant", "graph.full")
+    parts = [word for name, word in words if name not in fills] or [word for _, word in words]
     views = ("reshape", "transpose", "unsqueeze", "squeeze", "expand", "slice", "flatten", "cast")
     main = [p for p in parts if p not in views] or parts
     shown = [p for i, p in enumerate(main) if i == 0 or p != main[i - 1]]

@@ -122,6 +122,12 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
 
 
+def add_fused_model_options(parser: argparse.ArgumentParser) -> None:
+    """A fused model, and inputs to run it on."""
+    parser.add_argument("model", metavar="FOLDER", help="a folder that `gaf fuse` wrote, or a model file")
+    parser.add_argument("--inputs", metavar="FILE.npz", help="an array for each input (default: random ones)")
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """The model and how it is fused."""
     parser.add_argument("model", help="the model: an .onnx file, or .mlir of the graph level")
@@ -150,19 +156,24 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--engine", default="auto", choices=("auto", "host", "check", "interpreter"), help=ENGINE_HELP
     )
+    add_jobs_option(parser)
+
+
+def add_jobs_option(parser: argparse.ArgumentParser) -> None:
+    """`--jobs`."""
     parser.add_argument(
-        "--jobs", type=_positive, metavar="N", help="kernels built at a time (default: one a processor)"
+        "--jobs", type=positive, metavar="N", help="kernels built at a time (default: one a processor)"
     )
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise ValueError
     return value
 
 
-_positive.__name__ = "positive number"  # what argparse calls it in its message
+positive.__name__ = "positive number"  # what argparse calls it in its message
 
 
 def config_of(args: argparse.Namespace) -> FusionConfig:
@@ -215,11 +226,37 @@ def resolve_engine(name: str, out: Output) -> str:
     return "interpreter"
 
 
+def fused_model(path: str, out: Output) -> FusedModel:
+    """A folder of `gaf fuse` as it is, or a model file that is fused now. Raises GafError."""
+    from gaf.tools.cli.bundle import read_bundle
+
+    if not Path(path).is_file():
+        return read_bundle(path)
+    from gaf.compiler import fuse
+    from gaf.frontend.load import load_model
+
+    with out.phase("fuse and generate"):
+        return fuse(load_model(path))
+
+
+def inputs_or_random(fused: FusedModel, path: str | None, out: Output) -> dict[str, np.ndarray]:
+    """Inputs from a file, or random ones with a line that says so. Raises InvalidInputError."""
+    from gaf.runtime.inputs import random_inputs
+
+    inputs = model_inputs(fused.model, path)
+    if inputs is None:
+        inputs = random_inputs(fused.model)
+        out.note("gaf: no --inputs: running on random ones")
+    return inputs
+
+
 def build(fused: FusedModel, engine: str, out: Output) -> None:
     """Compile the kernels for an engine (cached on disk). Raises CompileError."""
+    from gaf.runtime.executor import TWIN_MODES
+
     executor = fused.executor(engine)
-    if engine in ("host", "check"):
-        name = "building kernels" + (" for check mode" if engine == "check" else "")
+    if engine in TWIN_MODES:
+        name = "building kernels" + ("" if engine == "host" else f" for {engine} mode")
         with out.phase(name), out.progress(name) as show:
             executor.build(show)
 

@@ -14,39 +14,29 @@ from gaf.errors import EXIT_MISMATCH, EXIT_OK, InvalidInputError
 from gaf.tools.cli.common import (
     Output,
     add_engine_options,
+    add_fused_model_options,
     build,
     describe_array,
+    fused_model,
+    inputs_or_random,
     jobs_of,
-    model_inputs,
     output_lines,
     resolve_engine,
 )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", metavar="FOLDER", help="a folder that `gaf fuse` wrote, or a model file")
-    parser.add_argument("--inputs", metavar="FILE.npz", help="an array for each input (default: random ones)")
+    add_fused_model_options(parser)
     parser.add_argument("-o", "--output", metavar="FILE.npz", help="where to write the outputs")
     add_engine_options(parser)
 
 
 def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 0, or 1 if check mode found violations."""
-    from gaf.compiler import fuse
-    from gaf.frontend.load import load_model
     from gaf.runtime.executor import Launch
-    from gaf.runtime.inputs import random_inputs
-    from gaf.tools.cli.bundle import read_bundle
 
-    if Path(args.model).is_file():
-        with out.phase("fuse and generate"):
-            fused = fuse(load_model(args.model))
-    else:
-        fused = read_bundle(args.model)
-    inputs = model_inputs(fused.model, args.inputs)
-    if inputs is None:
-        inputs = random_inputs(fused.model)
-        out.note("gaf: no --inputs: running on random ones")
+    fused = fused_model(args.model, out)
+    inputs = inputs_or_random(fused, args.inputs, out)
     violations: list[dict[str, object]] = []
 
     def observe(launch: Launch) -> None:
