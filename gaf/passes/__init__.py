@@ -20,3 +20,11 @@ PASS_MODULES: tuple[str, ...] = (
 
 Module `gaf.passes.graph.fold_constants` holds the pass `fold-constants`. Nothing is imported before its use.
 """
+
+PIPELINES: dict[str, str] = {
+    "clean-graph": "gaf.passes.named:CleanGraph",
+    "to-fused": "gaf.passes.named:ToFused",
+    "to-tile": "gaf.passes.named:ToTile",
+    "to-ascendc": "gaf.passes.named:ToAscendC",
+}
+"""Names that stand for several passes, each with the class that lists them."""

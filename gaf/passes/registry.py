@@ -13,13 +13,15 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, get_pass_option_infos
 from xdsl.utils.arg_spec import ArgSpec, ArgSpecConvertible, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 from xdsl.utils.hints import type_repr
 
 from gaf.errors import InternalError, InvalidInputError
-from gaf.passes import PASS_MODULES
+from gaf.passes import PASS_MODULES, PIPELINES
 
 if TYPE_CHECKING:
     from gaf.passes.driver import RewriteRule
@@ -43,6 +45,18 @@ class PassOption:
     type: str
     default: str | None
     doc: str
+
+
+class PipelinePass(ModulePass):
+    """A name and options that stand for a list of passes, by which `parse_passes` replaces it."""
+
+    def expand(self) -> str:
+        """The passes with their options, as text."""
+        raise NotImplementedError
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for one in parse_passes(self.expand()):
+            one.apply(ctx, op)
 
 
 def option(default: Any, doc: str) -> Any:
@@ -86,6 +100,8 @@ def available_passes() -> dict[str, PassFactory]:
     factories: dict[str, PassFactory] = {}
     for module in PASS_MODULES:
         factories[pass_name(module)] = lambda module=module: _import_own(module)
+    for name, target in PIPELINES.items():
+        factories[name] = lambda target=target: _import_pipeline(target)
     for entry in entry_points(group=ENTRY_POINT_GROUP):
         if entry.name in factories:
             raise InvalidInputError(
@@ -111,6 +127,7 @@ def parse_passes(
 ) -> tuple[ModulePass, ...]:
     """The passes of a text such as `fuse{max-depth=3}, lower-graph`; blanks around commas are free.
 
+    A name of `PIPELINES` gives the passes that it stands for.
     Raises `InvalidInputError` for wrong syntax, unknown passes and wrong options.
     """
     known = available_passes() if factories is None else factories
@@ -121,11 +138,12 @@ def parse_passes(
     except ArgSpecParseError as error:
         what = str(error).strip()
         raise InvalidInputError(what, hint="quote the pipeline: -p 'pass-a{option=1},pass-b'") from error
-    passes = []
+    passes: list[ModulePass] = []
     for spec in specs:
         if spec.name not in known:
             raise unknown_pass(spec.name, known)
-        passes.append(with_options(known[spec.name](), spec))
+        found = with_options(known[spec.name](), spec)
+        passes += parse_passes(found.expand(), known) if isinstance(found, PipelinePass) else (found,)
     return tuple(passes)
 
 
@@ -166,6 +184,12 @@ def pass_summary(cls: type[ModulePass]) -> str:
     return "" if doc.startswith(f"{cls.__name__}(") else doc.strip().partition("\n")[0]
 
 
+def pass_level(cls: type[ModulePass]) -> str | None:
+    """The level whose operations a pass of gaf reads: graph, tile or ascendc; None for any other pass."""
+    parts = cls.__module__.split(".")
+    return parts[2] if parts[:2] == ["gaf", "passes"] and len(parts) > 3 else None
+
+
 def add_rule(pass_name: str, rule: RewriteRule) -> None:
     """Adds a rule to those of a pass; raises `InvalidInputError` when there is no such pass."""
     known = available_passes()
@@ -189,6 +213,11 @@ def scoped_registry() -> Iterator[None]:
         for store, saved in ((_registered, passes), (_added_rules, rules)):
             store.clear()
             store.update(saved)
+
+
+def _import_pipeline(target: str) -> type[ModulePass]:
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
 def _import_own(module: str) -> type[ModulePass]:

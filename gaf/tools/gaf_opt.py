@@ -64,6 +64,13 @@ TARGETS = {
 """Outputs for `--target`."""
 
 
+MADE_BY = {
+    "tile": "'fuse,lower-graph' or 'to-tile'",
+    "ascendc": "'lower-tile' or 'to-ascendc'",
+}
+"""Levels, and the passes whose results they are."""
+
+
 class GafOptMain(xDSLOptMain):
     """The pass driver on gaf's dialects and passes, with short errors and nothing half-written."""
 
@@ -198,6 +205,8 @@ class GafOptMain(xDSLOptMain):
             ).print_op(module)
             print(f"// IR after {before}\n{stream.getvalue()}", file=sys.stderr)
         self.current_pass = after.name if after is not None else None
+        if after is not None and (note := nothing_to_do(after, module)) is not None:
+            print(f"gaf-opt: note: {note}", file=sys.stderr)
         self._started = time.perf_counter()
 
     def _verify(self, before: ModulePass | None, module: ModuleOp) -> None:
@@ -248,6 +257,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return shown.exit_code
         finally:
             Diagnostic.colored, Attribute.__post_init__ = colored, post_init
+
+
+def nothing_to_do(one: ModulePass, module: ModuleOp) -> str | None:
+    """Why a pass of gaf finds no operation of its level, and what makes some; None if there are any."""
+    level = registry.pass_level(type(one))
+    if level not in MADE_BY or any(op.name.startswith(f"{level}.") for op in module.walk()):
+        return None
+    return f"pass '{one.name}' works on {level} operations and there are none: run {MADE_BY[level]} before it"
 
 
 def user_error(error: BaseException, current_pass: str | None) -> GafError:
