@@ -78,9 +78,10 @@ def figures_text(report: Report) -> list[str]:
     """The lines at the top: ops, kernels and bytes before and after."""
     host = sum(h.count for h in report.host)
     sizes = ", ".join(f"{k} = {v}" for k, v in report.symbols.items())
+    used = sum(k.launches > 0 for k in report.kernel_list)
     lines = [
         f"ops in the model      {report.ops_before}",
-        f"kernels               {report.kernels}: {report.launches} launches of {len(report.kernel_list)} generated kernels, "
+        f"kernels               {report.kernels}: {report.launches} launches of {used} generated kernels, "
         f"{host} on the host",
         f"bytes moved before    {bytes_text(report.bytes_before)} (every op on its own{'; ' + sizes if sizes else ''})",
         f"bytes moved after     {bytes_text(report.bytes_after)} ({100 * report.memory_saved:.0f} % less)",
@@ -93,8 +94,9 @@ def figures_text(report: Report) -> list[str]:
 
 
 def kernel_rows(report: Report) -> list[str]:
-    """One line per kernel."""
-    return table(
+    """One line per kernel that these sizes launch, and one for those that other sizes need."""
+    spare = [k.name for k in report.kernel_list if not k.launches]
+    lines = table(
         ("kernel", "uses", "kind", "bytes", "UB", "error", "ops"),
         (
             (
@@ -107,9 +109,11 @@ def kernel_rows(report: Report) -> list[str]:
                 shorten(k.pattern, 60),
             )
             for k in report.kernel_list
+            if k.launches
         ),
         right=(1, 3, 4, 5),
     )
+    return lines + ([f"for sizes that these don't fit: {', '.join(spare)}"] if spare else [])
 
 
 def report_text(report: Report) -> str:
