@@ -38,6 +38,7 @@ _HOME = {
     "opaque_op": "gaf.frontend.custom",
     "ops": "gaf.frontend.custom",
     "optimize": "gaf.torch.backend",
+    "read_tuning": "gaf.tuning",
     "register_fusion": "gaf.fusion.rules",
     "register_fusion_rule": "gaf.fusion.rules",
     "register_pass": "gaf.passes.registry",

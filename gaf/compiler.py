@@ -28,6 +28,7 @@ from gaf.fusion.search import Decision, FusionPlan
 from gaf.fusion.declared import declared_rules
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
+from gaf.passes.tile.limit_tiles import limit_tiles
 from gaf.passes.pipeline import ascendc_pipeline, graph_pipeline, run_pipeline, tile_pipeline
 from gaf.report.text import log_fusions, log_stream
 from gaf.runtime.executor import Executor, Observer, kernel_names
@@ -184,8 +185,11 @@ def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, f
     from gaf.codegen.printer import print_kernel
 
     module = ModuleOp([tile])
+    limits = (config.tuning or {}).get(tile.sym_name.data, {})
     with _timed(seconds, "plan and lower"):
         run_pipeline(module, tile_pipeline(config.target), level="tile", trusted=True)
+        if limits:
+            limit_tiles(next(op for op in module.body.block.ops if isinstance(op, TileKernelOp)), limits)
         planned_tile = next(op for op in module.body.block.ops if isinstance(op, TileKernelOp)).clone()
         run_pipeline(module, ascendc_pipeline(config.target), level="tile", trusted=True)
     op = next((op for op in module.body.block.ops if isinstance(op, AscendKernelOp)), None)

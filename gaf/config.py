@@ -33,7 +33,8 @@ class FusionConfig:
     of the chip the model may count on. `atb="prefer"` leaves whole patterns that ATB has operators for alone.
     `disabled_rules` switches rules off by name; `groups` (names of model nodes) are joined, where legal,
     instead of searching, e.g. to repeat the plan of another size; `rule_errors` says whether a rule that
-    fails is reported or stops the compilation.
+    fails is reported or stops the compilation; `tuning` bounds tiling parameters by kernel, as `gaf tune` finds
+    them (`gaf.read_tuning` reads its file).
 
     `numerics="fast"` computes fp16 and bf16 chains in fp32, "strict" rounds after every op. Raises
     InvalidInputError for values out of range. Reduced `matmul_precision` is refused: no kernel form has it
@@ -57,6 +58,7 @@ class FusionConfig:
     disabled_rules: tuple[str, ...] = ()
     groups: tuple[tuple[str, ...], ...] | None = None
     rule_errors: str = "report"
+    tuning: Mapping[str, Mapping[str, int]] | None = None
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

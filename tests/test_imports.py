@@ -26,6 +26,7 @@ PACKAGES = (
     "report",
     "autofuse",
     "compiler",
+    "tuning",
     "torch",
     "tools",
 )

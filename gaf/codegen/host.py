@@ -76,13 +76,15 @@ class HostTiling:
         """Size of the tiling struct: 8 bytes per field, at least one."""
         return 8 * max(1, len(self.fields))
 
-    def evaluate(self, symbols: Mapping[str, int]) -> Launch:
+    def evaluate(self, symbols: Mapping[str, int], limits: Mapping[str, int] | None = None) -> Launch:
         """All values for given symbols; further names in `symbols` are ignored.
+
+        `limits` bound tiling fields from above, to try smaller tiles.
 
         Raises UnsupportedError, naming kernel and condition, when a guard fails; KeyError for a missing
         symbol.
         """
-        env, failed = self._values(symbols)
+        env, failed = self._values(symbols, limits)
         if failed is not None:
             sizes = ", ".join(f"{s} = {env[s]}" for s in self.symbols)
             raise UnsupportedError(
@@ -104,7 +106,9 @@ class HostTiling:
         _, failed = self._values(symbols)
         return None if failed is None else f"{failed.meaning}: expected {failed.expected}, got {failed.got}"
 
-    def _values(self, symbols: Mapping[str, int]) -> tuple[dict[str, int], _Failure | None]:
+    def _values(
+        self, symbols: Mapping[str, int], limits: Mapping[str, int] | None = None
+    ) -> tuple[dict[str, int], _Failure | None]:
         """Symbols and tiling fields, and the first condition that doesn't hold."""
         env = {s: int(symbols[s]) for s in self.symbols}
         for symbol, value in env.items():
@@ -112,6 +116,8 @@ class HostTiling:
                 return env, _Failure(f"{symbol} is less than 1", ">= 1", str(value))
         for name, field in self.fields:
             env[name] = field.evaluate(env)
+            if limits and name in limits:
+                env[name] = min(env[name], limits[name])
         for guard in self.guards:
             value = guard.value.evaluate(env)
             if value < 0 and guard.limit is not None:

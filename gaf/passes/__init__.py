@@ -11,6 +11,7 @@ PASS_MODULES: tuple[str, ...] = (
     "gaf.passes.graph.fuse",
     "gaf.passes.graph.lower_graph",
     "gaf.passes.tile.tile_plan",
+    "gaf.passes.tile.limit_tiles",
     "gaf.passes.tile.lower_tile",
     "gaf.passes.ascendc.insert_sync",
     "gaf.passes.ascendc.verify_limits",

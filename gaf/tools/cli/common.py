@@ -148,6 +148,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-fusion-depth", type=int, metavar="N", help="most matmuls and reductions in a row in one kernel"
     )
+    parser.add_argument("--tuning", metavar="FILE", help="tile sizes that `gaf tune` found")
     parser.add_argument("--no-autofuse", action="store_true", help="every op its own kernel, to compare with")
 
 
@@ -179,9 +180,11 @@ positive.__name__ = "positive number"  # what argparse calls it in its message
 def config_of(args: argparse.Namespace) -> FusionConfig:
     """Fusion options from the command line. Raises InvalidInputError, UnsupportedError for an unknown target."""
     from gaf.target import chip
+    from gaf.tuning import read_tuning
 
     chip(args.target)
     return FusionConfig(
+        tuning=read_tuning(args.tuning, args.target) if args.tuning is not None else None,
         target=args.target,
         numerics=args.numerics,
         max_fusion_depth=args.max_fusion_depth,

@@ -80,6 +80,7 @@ ERRORS: list[tuple[str, str, list[str]]] = [
     ("model m(x: f32[..., n]) { x }", "1:16", ["known rank"]),
     ("model m(x: f32[n], alpha: float) { x }", "1:20", ["the inputs of a model are tensors"]),
     ("model m(x: f32[n]) { a = x, a = x + 1 }", "1:29", ["two outputs are called 'a'"]),
+    ("model m(x: f32[n]) { x = x + 1 }", "1:22", ["an output is called like the input 'x'"]),
     ("model m(x: f32[n]) -> f32[n, 2] { x }", "1:35", ["another type than declared"]),
     # rules, targets, files
     ("rule r: A > B { gain = 1 }", "1:11", ["unexpected '>'", "'>>'"]),

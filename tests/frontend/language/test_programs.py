@@ -323,3 +323,8 @@ def test_saved_as_mlir_and_onnx(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             gaf.load_model(tmp_path / name).run(inputs)["y"], want, rtol=1e-2, atol=1e-2
         )
+
+
+def test_outputs_without_a_name_keep_clear_of_inputs() -> None:
+    model = program_from_text("model m(y: f32[n]) { exp(y) }").model()
+    assert model.output_names == ["y_out"]
