@@ -59,16 +59,19 @@ class Program:
         timeout: float | None = None,
         auto_sync: bool = True,
         threads: int = 0,
+        fill: int = 0xFF,
     ) -> ProgramResult:
         """Run the program in `cwd`; `timeout` in seconds.
 
         `auto_sync` (check mode): the device compiler's default, which orders the vector pipe with itself and the
         scalar unit with the other pipes, so that sources need no barriers there; False wants every one.
+        `fill`: the byte that fresh device memory holds; by default all floats in it are NaN.
         Raises InvalidInputError when the time is up.
         """
         with work_dir(default_cache_dir()) as work:
             report = work / "report.jsonl"
             env = dict(os.environ, GAF_TWIN_REPORT=str(report), GAF_TWIN_AUTO_SYNC="1" if auto_sync else "0")
+            env["GAF_TWIN_FILL"] = str(fill)
             if threads:
                 env["GAF_THREADS"] = str(threads)
             try:

@@ -24,6 +24,7 @@ COMMANDS = {
     "trace": "where the time of every kernel goes on the modelled chip; a timeline for Perfetto",
     "tune": "search better tile sizes on the modelled chip, check them, write them for gaf fuse --tuning",
     "compare": "what became better or worse between two report.json; exit code 1 for a regression",
+    "twin": "build and run hand-written Ascend C programs on the CPU",
     "check": "type-check generated kernels against the headers of a CANN toolkit",
     "doctor": "what is installed, what is missing, what to do",
 }

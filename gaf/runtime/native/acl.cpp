@@ -131,13 +131,13 @@ aclError aclrtGetRunMode(aclrtRunMode* mode)
 }
 aclError aclrtSynchronizeDevice(void) { return Finished(); }
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t) { return Finished(); }
-aclError aclrtGetLastError(int)
+aclError aclrtGetLastError(aclrtLastErrLevel)
 {
     const aclError code = lastError;
     lastError = ACL_SUCCESS;
     return code;
 }
-aclError aclrtPeekAtLastError(int) { return lastError; }
+aclError aclrtPeekAtLastError(aclrtLastErrLevel) { return lastError; }
 
 aclError aclrtCreateContext(aclrtContext* context, int32_t)
 {

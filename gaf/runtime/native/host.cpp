@@ -41,12 +41,13 @@ void CallBody(void* const*, const void* closure)
 // The value of a string member of a one-line JSON object.
 std::string Member(const std::string& json, const std::string& key)
 {
-    const size_t at = json.find("\"" + key + "\":\"");
+    const std::string start = "\"" + key + "\": \"";
+    const size_t at = json.find(start);
     if (at == std::string::npos) {
         return "";
     }
     std::string out;
-    for (size_t i = at + key.size() + 4; i < json.size() && json[i] != '"'; ++i) {
+    for (size_t i = at + start.size(); i < json.size() && json[i] != '"'; ++i) {
         if (json[i] == '\\' && i + 1 < json.size()) {
             ++i;
         }
@@ -118,7 +119,10 @@ void* DeviceAlloc(uint64_t bytes)
     if (bytes == 0 || posix_memalign(&p, ALIGNMENT, size) != 0) {
         return nullptr;
     }
-    memset(p, 0xff, size);  // NaN in every float type: what nothing has written shows
+    // NaN in every float type: what nothing has written shows. GAF_TWIN_FILL: another byte, for programs that count
+    // on fresh memory being 0.
+    const char* fill = getenv("GAF_TWIN_FILL");
+    memset(p, fill == nullptr || *fill == 0 ? 0xff : static_cast<int>(strtol(fill, nullptr, 0)), size);
     std::lock_guard<std::mutex> hold(lock);
     Table()[reinterpret_cast<uintptr_t>(p)] = Allocation{p, size, false};
     return p;
@@ -222,3 +226,12 @@ void WriteOutput(const char* text, uint64_t bytes)
 }
 
 }  // namespace gaf_twin
+
+// The C library's assert, which a source that includes <cassert> has in its kernels too: there it stops the kernel,
+// as on the device, not the program.
+extern "C" __attribute__((visibility("default"), noreturn)) void __assert_fail(const char* condition, const char* file,
+                                                                              unsigned int line,
+                                                                              const char*) noexcept
+{
+    gaf_twin::AssertFailed(file, static_cast<int>(line), condition);
+}

@@ -92,6 +92,14 @@ Core& Current()
     return f->core;
 }
 
+bool OnCore() { return currentFiber != nullptr; }
+
+uint8_t* AbsentMemory()
+{
+    alignas(512) static uint8_t bytes[UB_BYTES];
+    return bytes;
+}
+
 void SetNode(const char* node)
 {
     CoreFiber* f = currentFiber;
@@ -171,6 +179,8 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
     core.counterMode = false;
     core.deqScale = 1.0f;
     core.padValue = core.load3dPad = 0;
+    core.load3dBoundary = 0;
+    core.load3dRepeat = 1;
     core.padValueSet = false;
     core.fixScales = core.fixScalar = 0;
     core.fixNdNum = 1;
@@ -436,15 +446,18 @@ Buffer* NewBuffer(AscendC::TPosition pos, uint32_t len, HardEvent freeEvent, con
     const Hardware hw = HardwareOf(pos);
     const uint32_t h = static_cast<uint32_t>(hw), room = BytesOf(hw);
     const std::string name = std::string(what) + " " + std::to_string(index);
-    if (c.arena[h] == nullptr) {
+    const bool absent = c.arena[h] == nullptr;
+    if (absent && !(c.kind == CoreKind::AIC && hw == Hardware::UB)) {
         const std::string why = name + ": this kind of core has no memory for position " + PositionName(pos);
         if (currentFiber->launch->checking) {
             check::rule(false, "wrong-position", "InitBuffer", "%s", why.c_str());
         }
         Abandon("wrong-position", why.c_str());
     }
-    uint8_t* base = c.arena[h] + c.used[h];
-    if (currentFiber->launch->checking) {
+    // Kernels of both kinds of cores make the buffers of their vector part on the cube core too: harmless unless
+    // a tensor is taken from them.
+    uint8_t* base = absent ? nullptr : c.arena[h] + c.used[h];
+    if (currentFiber->launch->checking && !absent) {
         check::bufferInit(base, (uint64_t(len) + 31) / 32 * 32, pos, name.c_str());
     }
     if (c.bufferCount >= BUFFER_RECORDS || len > room || c.used[h] + RoundUp(len, 32) > room) {

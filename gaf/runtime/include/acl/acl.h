@@ -97,6 +97,10 @@ typedef enum aclFormat {
 
 #define ACL_EVENT_SYNC 0x00000001u
 #define ACL_EVENT_TIME_LINE 0x00000008u
+typedef enum aclrtLastErrLevel {
+    ACL_RT_THREAD_LEVEL = 0,
+} aclrtLastErrLevel;
+
 #define ACL_STREAM_FAST_LAUNCH 0x00000001u
 #define ACL_STREAM_FAST_SYNC 0x00000002u
 
@@ -118,8 +122,8 @@ aclError aclrtGetDeviceCount(uint32_t* count);
 aclError aclrtGetRunMode(aclrtRunMode* mode);
 aclError aclrtSynchronizeDevice(void);
 aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout);
-aclError aclrtGetLastError(int level);
-aclError aclrtPeekAtLastError(int level);
+aclError aclrtGetLastError(aclrtLastErrLevel level);
+aclError aclrtPeekAtLastError(aclrtLastErrLevel level);
 
 aclError aclrtCreateContext(aclrtContext* context, int32_t device);
 aclError aclrtDestroyContext(aclrtContext context);

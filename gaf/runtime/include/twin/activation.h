@@ -322,10 +322,11 @@ inline void SoftmaxGradRows(const char* api, const AscendC::LocalTensor<T>& dst,
         return;
     }
     for (uint32_t i = 0; i < s.m; ++i) {
-        float total = 0;
+        double exact = 0;  // the device adds in a tree, which is near
         for (uint32_t j = 0; j < s.k; ++j) {
-            total += F(grad.GetPhyAddr()[s.At(i, j)]) * F(src.GetPhyAddr()[s.At(i, j)]);
+            exact += static_cast<double>(F(grad.GetPhyAddr()[s.At(i, j)])) * F(src.GetPhyAddr()[s.At(i, j)]);
         }
+        const float total = static_cast<float>(exact);
         if (front) {
             PutRow(dst, i, total, false);
             continue;

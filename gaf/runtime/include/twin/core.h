@@ -58,6 +58,8 @@ struct Core {
     uint8_t compareMask[32] = {};
     float deqScale = 1.0f;
     uint64_t padValue = 0, load3dPad = 0;
+    uint32_t load3dBoundary = 0;  // bytes of L1 after which LoadData(3D) starts again, 0 = none
+    uint8_t load3dRepeat = 1;     // times that LoadData(3D) is carried out: 0 or 1
     bool padValueSet = false;
     AtomicOp atomicOp = AtomicOp::NONE;
     uint8_t atomicType = 0;  // AscendC::AtomicDtype
@@ -81,6 +83,10 @@ struct Core {
 // The core of the current fiber. Announces the default kernel type when a kernel reaches it before
 // KERNEL_TASK_TYPE.
 Core& Current();
+// Whether a kernel calls, not the host's code.
+bool OnCore();
+// Where tensors of the vector core lie that a cube core declares but must not use: no memory of any core.
+uint8_t* AbsentMemory();
 
 // Model node that the following calls belong to (GAF_AT).
 void SetNode(const char* node);

@@ -128,7 +128,20 @@ inline void SetLoadDataPaddingValue(const T value)
     gaf_twin::Current().load3dPad = 0;
     memcpy(&gaf_twin::Current().load3dPad, &value, sizeof(T));
 }
-inline void SetLoadDataBoundary(uint32_t) {}
+// Reads of LoadData(3D) at or beyond `bytes` of L1 start again at its beginning; 0 = no boundary.
+inline void SetLoadDataBoundary(uint32_t bytes)
+{
+    gaf_twin::check::rule(bytes == 0 || bytes >= 1024, "load3d-window", "SetLoadDataBoundary",
+                          "a boundary of %u bytes, at least 1024 are needed", bytes);
+    gaf_twin::Current().load3dBoundary = bytes;
+}
+// LoadData(3D) is carried out `repeatTime` times.
+inline void SetLoadDataRepeat(const LoadDataRepeatParam& p)
+{
+    gaf_twin::check::rule(p.repeatTime <= 1, "load3d-repeat", "SetLoadDataRepeat",
+                          "the twin carries out LoadData(3D) once, not %u times", uint32_t(p.repeatTime));
+    gaf_twin::Current().load3dRepeat = p.repeatTime;
+}
 
 // The image [C1][H][W][C0] in L1 becomes the matrix im2col[m = output pixel][k = (c1, kh, kw, c0)]; of it the
 // window [mStartPt, +mExtension) x [kStartPt, +kExtension) goes to L0A (Zz; with enTranspose its transpose)
@@ -157,7 +170,7 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
     const gaf_twin::Fmatrix f = gaf_twin::Current().fmatrix[p.fMatrixCtrl ? 1 : 0];
     const uint32_t filterW = p.filterW + (p.filterSizeW ? 256u : 0u),
                    filterH = p.filterH + (p.filterSizeH ? 256u : 0u);
-    if (f.h == 0 || f.w == 0 || p.channelSize == 0 || p.kExtension == 0 || p.mExtension == 0 ||
+    if (gaf_twin::Current().load3dRepeat == 0 || f.h == 0 || f.w == 0 || p.channelSize == 0 || p.kExtension == 0 || p.mExtension == 0 ||
         filterW == 0 || filterH == 0) {
         return;
     }
@@ -189,7 +202,15 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
         filterW == 1 && filterH == 1 && strideW == 1 && strideH == 1 && left + right + top + bottom == 0;
 
     gaf_twin::check::op(Pipe::MTE1, api);
-    bool ok = point ? gaf_twin::Touch(Pipe::MTE1, api, "src", false,
+    const uint32_t boundary = gaf_twin::Current().load3dBoundary;
+    const uint8_t* const wrap = gaf_twin::Current().arena[static_cast<uint32_t>(Hardware::L1)];
+    const uint64_t whole = uint64_t(c1Count) * hw * 32;
+    const uint64_t untilWrap = static_cast<uint64_t>(
+        wrap + boundary - reinterpret_cast<const uint8_t*>(src.GetPhyAddr()));  // where boundary isn't 0
+    bool ok = boundary != 0
+                  ? gaf_twin::Touch(Pipe::MTE1, api, "src", false, src.GetPhyAddr(),
+                                    untilWrap < whole ? untilWrap : whole, 1, 0, 32, src.View())
+              : point ? gaf_twin::Touch(Pipe::MTE1, api, "src", false,
                                       src.GetPhyAddr() + (uint64_t(p.kStartPt / c0) * hw + p.mStartPt) * c0,
                                       uint64_t(rows) * 32, colFrac, int64_t(hw) * 32, 32, src.View())
                     : gaf_twin::Touch(Pipe::MTE1, api, "src", false, src.GetPhyAddr(),
@@ -230,7 +251,9 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
             const bool inside = h >= 0 && h < f.h && w >= 0 && w < f.w;
             T line[c0];
             if (inside) {
-                memcpy(line, image + (uint64_t(c1) * hw + uint32_t(h) * f.w + uint32_t(w)) * c0, 32);
+                const T* from = image + (uint64_t(c1) * hw + uint32_t(h) * f.w + uint32_t(w)) * c0;
+                const uint64_t at = reinterpret_cast<const uint8_t*>(from) - wrap;
+                memcpy(line, boundary == 0 ? reinterpret_cast<const uint8_t*>(from) : wrap + at % boundary, 32);
             } else {
                 for (uint32_t i = 0; i < c0; ++i) {
                     line[i] = padValue;
@@ -296,6 +319,19 @@ constexpr rt::Num NumOf()
                                                 : rt::Num::F32;
 }
 
+// A of one row is a vector in L0A (GEMV, which m = 1 always turns on): k values one after the other. Returns the
+// same as row 0 of fractals, for `k` up to 4095.
+template <class A>
+inline const A* RowAsFractals(const A* a, uint32_t k)
+{
+    constexpr uint32_t c0 = 32 / sizeof(A);
+    static thread_local A fractals[4096 * 16];
+    for (uint32_t i = 0; i < k; i += c0) {
+        memcpy(fractals + uint64_t(i) * 16, a + i, 32);
+    }
+    return fractals;
+}
+
 template <class C, class A, class B>
 inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b,
                     const void* bias, check::View biasView, uint32_t biasBytes, const AscendC::MmadParams& p)
@@ -321,14 +357,20 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
     check::rule(uint64_t(mPad) * aFrac * 32 <= L0A_BYTES && uint64_t(nPad) * kFrac * 32 <= L0B_BYTES &&
                     uint64_t(mPad) * nPad * 4 <= L0C_BYTES,
                 "mmad-capacity", api, "m %u, n %u, k %u exceed L0A, L0B or L0C", m, n, k);
-    const bool accumulate = !p.cmatrixInitVal && !(p.cmatrixSource && bias != nullptr);
+    if (bias == nullptr && p.cmatrixSource && !p.cmatrixInitVal) {  // the bias table from its start
+        bias = Current().arena[static_cast<uint32_t>(Hardware::BIAS)];
+        biasBytes = sizeof(C);
+    }
+    const bool row = m == 1, accumulate = !p.cmatrixInitVal && !(p.cmatrixSource && bias != nullptr);
     check::op(Pipe::M, api,
               (mPad / 16 * (nPad / 16) >= 10 ? check::OP_M_ORDERED : 0u) |
                   (p.unitFlag != 0 ? check::OP_UNIT_FLAG : 0u));
     check::work(uint64_t(mPad / 16) * (nPad / 16) * kFrac);
-    bool ok = (fullM == 0 || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(kFrac) * 512,
+    bool ok = (!row ||
+               Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(k) * sizeof(A), 1, 0, 512, a.View())) &&
+              (fullM == 0 || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(kFrac) * 512,
                                    fullM / 16, int64_t(aFrac) * 512, 512, a.View())) &&
-              (fullM == m || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr() + uint64_t(fullM) * aFrac * c0,
+              (row || fullM == m || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr() + uint64_t(fullM) * aFrac * c0,
                                    uint64_t(m - fullM) * 32, kFrac, 512, 512, a.View())) &&
               Touch(Pipe::M, api, "filter", false, b.GetPhyAddr(), uint64_t(n) * 32, kFrac,
                     int64_t(nPad) * 32, 512, b.View()) &&
@@ -345,11 +387,12 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
         return;
     }
     const void* from = !p.cmatrixInitVal && p.cmatrixSource ? bias : nullptr;
+    const A* left = row ? RowAsFractals(a.GetPhyAddr(), k) : a.GetPhyAddr();
     if constexpr (std::is_same<C, float>::value) {
-        rt::MmadFloat(c.GetPhyAddr(), a.GetPhyAddr(), b.GetPhyAddr(), NumOf<A>(), m, n, k, aFrac,
+        rt::MmadFloat(c.GetPhyAddr(), left, b.GetPhyAddr(), NumOf<A>(), m, n, k, aFrac,
                       static_cast<const float*>(from), !accumulate);
     } else {
-        rt::MmadInt8(c.GetPhyAddr(), a.GetPhyAddr(), b.GetPhyAddr(), m, n, k,
+        rt::MmadInt8(c.GetPhyAddr(), left, b.GetPhyAddr(), m, n, k,
                      static_cast<const int32_t*>(from), !accumulate);
     }
 }
@@ -422,7 +465,8 @@ inline void FixpipeAny(D* dst, check::View dstView, Hardware to, const LocalTens
     const char* api = "Fixpipe";
     check::rule(to != Hardware::UB, "fixpipe-path", api, "A2 has no path from L0C to UB");
     check::rule(HardwareOfTensor(src) == Hardware::L0C, "position", api, "the source must lie in L0C");
-    check::rule(p.nSize <= 4095 && p.nSize % 16 == 0, "fixpipe-limits", api,
+    // The documentation wants multiples of 16 everywhere; its own examples write rows of any length.
+    check::rule(p.nSize <= 4095 && (rowMajor || p.nSize % 16 == 0), "fixpipe-limits", api,
                 "nSize %u is not a multiple of 16 up to 4095", static_cast<uint32_t>(p.nSize));
     check::rule(p.mSize <= (rowMajor ? 8192u : 65535u), "fixpipe-limits", api, "mSize %u is above 8192",
                 static_cast<uint32_t>(p.mSize));

@@ -60,7 +60,7 @@ inline void FixpipeQuant(const char* api, D* dst, check::View dstView, Hardware 
 {
     check::rule(to != Hardware::UB, "fixpipe-path", api, "A2 has no path from L0C to UB");
     check::rule(HardwareOfTensor(src) == Hardware::L0C, "position", api, "the source must lie in L0C");
-    check::rule(p.nSize <= 4095 && (p.nSize % 16 == 0 || (p.isChannelSplit && p.nSize % 8 == 0)), "fixpipe-limits",
+    check::rule(p.nSize <= 4095 && (rowMajor || p.nSize % (p.isChannelSplit ? 8 : 16) == 0), "fixpipe-limits",
                 api, "nSize %u is not a multiple of 16 up to 4095", static_cast<uint32_t>(p.nSize));
     if (p.nSize == 0 || p.mSize == 0 || (rowMajor && p.ndNum == 0)) {
         return;
@@ -141,6 +141,37 @@ inline void Fixpipe(const LocalTensor<D>& dst, const LocalTensor<S>& src, const 
                                      scales.GetPhyAddr(), false, p);
     }
 }
+// ---- LoadData in further forms ----------------------------------------------------------------------------
+template <class T, const IsResetLoad3dConfig& CONFIG = IS_RESER_LOAD3D_DEFAULT_CONFIG>
+inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2Pro& p)
+{
+    static constexpr IsResetLoad3dConfig KEEP = {false, false};  // SetFmatrix and the padding value stand
+    LoadData3DParamsV2<T> q;
+    const uint64_t e = p.extConfig, f = p.filterConfig;
+    q.channelSize = p.channelSize;
+    q.kExtension = static_cast<uint16_t>(e);
+    q.mExtension = static_cast<uint16_t>(e >> 16);
+    q.kStartPt = static_cast<uint16_t>(e >> 32);
+    q.mStartPt = static_cast<uint16_t>(e >> 48);
+    q.strideW = static_cast<uint8_t>(f);
+    q.strideH = static_cast<uint8_t>(f >> 8);
+    q.filterW = static_cast<uint8_t>(f >> 16);
+    q.filterH = static_cast<uint8_t>(f >> 24);
+    q.dilationFilterW = static_cast<uint8_t>(f >> 32);
+    q.dilationFilterH = static_cast<uint8_t>(f >> 40);
+    q.enTranspose = p.enTranspose;
+    q.enSmallK = p.enSmallK;
+    q.filterSizeW = p.filterSizeW;
+    q.filterSizeH = p.filterSizeH;
+    q.fMatrixCtrl = p.fMatrixCtrl;
+    LoadData<T, KEEP>(dst, src, q);
+}
+template <class T>
+inline void LoadData(const LocalTensor<T>&, const LocalTensor<T>&, const LoadData2DParamsV2&)
+{
+    gaf_twin::check::rule(false, "not-on-a2", "LoadData", "LoadData2DParamsV2 belongs to a later architecture");
+}
+
 using FixpipeParamsM300 = FixpipeParamsV220;
 using FixpipeParamsM310 = FixpipeParamsV220;
 

@@ -57,6 +57,15 @@ inline void DumpElements(const char* where, const T* p, uint64_t size, uint32_t 
     WriteOutput("]\n", 2);
 }
 
+template <class T>
+inline void DumpMemory(const char* where, const T* p, uint32_t desc, uint32_t count)
+{
+    check::op(Pipe::S, "asc_dump");
+    if (Touch(Pipe::S, "asc_dump", "input", false, p, uint64_t(count) * sizeof(T), 1, 0, sizeof(T), {})) {
+        DumpElements(where, p, count, desc, count);
+    }
+}
+
 }  // namespace gaf_twin
 
 namespace AscendC {
@@ -119,6 +128,10 @@ namespace gaf_twin {
 template <class... A>
 [[noreturn]] inline void AssertFailed(const char* file, int line, const char* condition, const A&... args)
 {
+    if (!OnCore()) {
+        fprintf(stderr, "%s:%d: Assertion `%s' failed.\n", file, line, condition);
+        abort();
+    }
     Print("[ASSERT] %s:%d: Assertion `%s' failed.\n", file, line, condition);
     if constexpr (sizeof...(A) > 0) {
         Print(args...);
@@ -136,6 +149,9 @@ template <class... A>
             ::gaf_twin::AssertFailed(__FILE__, __LINE__, #condition, ##__VA_ARGS__);          \
         }                                                                                     \
     } while (0)
+// In kernels as in host code; a later #include <cassert> brings back the one of the C library.
+#undef assert
+#define assert(condition, ...) ascendc_assert(condition, ##__VA_ARGS__)
 #define ASCENDC_ASSERT(condition, behaviour) \
     do {                                     \
         if (!(condition)) {                  \
@@ -143,6 +159,32 @@ template <class... A>
         }                                    \
     } while (0)
 #define ASCENDC_DEBUG_ASSERT(condition, behaviour) ASCENDC_ASSERT(condition, behaviour)
+// ---- memory by its address --------------------------------------------------------------------------------
+template <class T>
+inline void asc_dump_gm(T* input, uint32_t desc, uint32_t size)
+{
+    gaf_twin::DumpMemory("GM", input, desc, size);
+}
+template <class T>
+inline void asc_dump_ubuf(T* input, uint32_t desc, uint32_t size)
+{
+    gaf_twin::DumpMemory("UB", input, desc, size);
+}
+template <class T>
+inline void asc_dump_l1buf(T* input, uint32_t desc, uint32_t size)
+{
+    gaf_twin::DumpMemory("L1", input, desc, size);
+}
+template <class T>
+inline void asc_dump_cbuf(T* input, uint32_t desc, uint32_t size)
+{
+    gaf_twin::DumpMemory("L0C", input, desc, size);
+}
+template <class T>
+inline void asc_dump(T* input, uint32_t desc, uint32_t size)
+{
+    gaf_twin::DumpMemory("memory", input, desc, size);
+}
 #define KERNEL_LOG(level, ...) ::gaf_twin::Print(__VA_ARGS__)
 #define ASCENDC_REPORT_OVERFLOW_MEM(condition) ascendc_assert(condition)
 

@@ -10,7 +10,7 @@
 
 namespace gaf_twin {
 
-enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE };
+enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE, ALL };
 
 constexpr uint64_t PostKey(PostKind kind, uint64_t a, uint64_t b)
 {
@@ -44,6 +44,21 @@ inline void IBWait(const GlobalTensor<int32_t>& gm, const LocalTensor<int32_t>& 
                          uint64_t(ub.GetSize()) * 4);
     const uint64_t key = gaf_twin::PostKey(gaf_twin::PostKind::PAIR, uint64_t(blockIdx), uint64_t(eventID));
     gaf_twin::AwaitPosts(key, gaf_twin::NextWait(key));
+}
+
+// All vector cores, or the first `usedCores`, wait for each other; of any kernel type, unlike SyncAll().
+template <bool isAIVOnly = true>
+inline void SyncAll(const GlobalTensor<int32_t>& gm, const LocalTensor<int32_t>& ub, const int32_t usedCores = 0)
+{
+    static_assert(isAIVOnly, "SyncAll: with a workspace A2 synchronises vector cores");
+    const gaf_twin::Core& c = gaf_twin::Current();
+    const uint64_t all = uint64_t(c.blockNum) * (c.subs == 0 ? 1 : c.subs);
+    const uint64_t cores = usedCores > 0 ? static_cast<uint64_t>(usedCores) : all;
+    gaf_twin::CheckSpace("SyncAll", cores * 32, gm.GetSize() * 4, cores * 32, uint64_t(ub.GetSize()) * 4);
+    PipeBarrier<PIPE_ALL>();
+    const uint64_t key = gaf_twin::PostKey(gaf_twin::PostKind::ALL, 0, 0);
+    gaf_twin::Post(key);
+    gaf_twin::AwaitPosts(key, gaf_twin::NextWait(key) * cores);
 }
 
 // Blocks in the order of their numbers, round after round.

@@ -1,45 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes, strides and coordinates as values: MakeShape, MakeStride, MakeCoord, MakeLayout.
+// Shapes, strides and coordinates as tuples: MakeShape, MakeStride, MakeCoord, MakeLayout.
 #ifndef GAF_TWIN_LAYOUT_H
 #define GAF_TWIN_LAYOUT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 namespace gaf_twin {
 
-template <size_t N>
-struct Extents {
-    int64_t value[N == 0 ? 1 : N] = {};
-    static constexpr size_t COUNT = N;
-};
+template <class TUPLE, size_t... I>
+inline void Flatten(const TUPLE& tuple, int64_t* out, std::index_sequence<I...>)
+{
+    ((out[I] = static_cast<int64_t>(std::get<I>(tuple))), ...);
+}
 
 }  // namespace gaf_twin
 
 namespace AscendC {
 
 template <class... A>
-constexpr gaf_twin::Extents<sizeof...(A)> MakeShape(const A&... a)
+using Shape = std::tuple<A...>;
+template <class... A>
+using Stride = std::tuple<A...>;
+template <class... A>
+using Coord = std::tuple<A...>;
+
+template <class... A>
+constexpr Shape<A...> MakeShape(const A&... a)
 {
-    return {{static_cast<int64_t>(a)...}};
+    return {a...};
 }
 template <class... A>
-constexpr gaf_twin::Extents<sizeof...(A)> MakeStride(const A&... a)
+constexpr Stride<A...> MakeStride(const A&... a)
 {
-    return {{static_cast<int64_t>(a)...}};
+    return {a...};
 }
 template <class... A>
-constexpr gaf_twin::Extents<sizeof...(A)> MakeCoord(const A&... a)
+constexpr Coord<A...> MakeCoord(const A&... a)
 {
-    return {{static_cast<int64_t>(a)...}};
+    return {a...};
 }
-template <size_t I, size_t N>
-constexpr int64_t Get(const gaf_twin::Extents<N>& e)
+template <size_t I, class... A>
+constexpr decltype(auto) Get(const std::tuple<A...>& t)
 {
-    static_assert(I < N, "Get: index out of range");
-    return e.value[I];
+    return std::get<I>(t);
 }
 
 template <class SHAPE, class STRIDE>
@@ -49,13 +57,18 @@ struct Layout {
     constexpr const SHAPE& GetShape() const { return shape; }
     constexpr const STRIDE& GetStride() const { return stride; }
     // Offset of a coordinate; without strides the last dimension is innermost.
-    template <size_t N>
-    constexpr int64_t operator()(const gaf_twin::Extents<N>& coord) const
+    template <class... A>
+    int64_t operator()(const std::tuple<A...>& coord) const
     {
-        int64_t offset = 0, pitch = 1;
-        for (size_t i = N; i-- > 0;) {
-            offset += coord.value[i] * (STRIDE::COUNT == N ? stride.value[i] : pitch);
-            pitch *= shape.value[i];
+        constexpr size_t n = sizeof...(A), strides = std::tuple_size<STRIDE>::value;
+        static_assert(n > 0 && std::tuple_size<SHAPE>::value == n, "a coordinate has as many numbers as the shape");
+        int64_t at[n], sizes[n], steps[strides == 0 ? 1 : strides], offset = 0, pitch = 1;
+        gaf_twin::Flatten(coord, at, std::make_index_sequence<n>());
+        gaf_twin::Flatten(shape, sizes, std::make_index_sequence<n>());
+        gaf_twin::Flatten(stride, steps, std::make_index_sequence<strides>());
+        for (size_t i = n; i-- > 0;) {
+            offset += at[i] * (strides == n ? steps[i] : pitch);
+            pitch *= sizes[i];
         }
         return offset;
     }

@@ -58,7 +58,29 @@ struct MatmulCallBackFunc {
 };
 template <const auto& MM_CFG, class IMPL, class A, class B, class C, class BIAS>
 struct MatmulPolicy {
+    static constexpr int TRIANGLE = 0;
 };
+// Schedules of the device. Results are the same, but for the triangles: blocks below (above) the diagonal of blocks
+// are left out.
+namespace Impl {
+constexpr int32_t QUEUE_DEPTH = 1;
+namespace Detail {
+template <const auto& MM_CFG, class IMPL, class A, class B, class C, class BIAS>
+struct NBuffer33MatmulPolicy : MatmulPolicy<MM_CFG, IMPL, A, B, C, BIAS> {
+};
+template <const auto& MM_CFG, class IMPL, class A, class B, class C, class BIAS>
+struct SplitMMatmulPolicy : MatmulPolicy<MM_CFG, IMPL, A, B, C, BIAS> {
+};
+template <const auto& MM_CFG, class IMPL, class A, class B, class C, class BIAS>
+struct TrianUpperMatmulPolicy {
+    static constexpr int TRIANGLE = 1;
+};
+template <const auto& MM_CFG, class IMPL, class A, class B, class C, class BIAS>
+struct TrianLowerMatmulPolicy {
+    static constexpr int TRIANGLE = -1;
+};
+}  // namespace Detail
+}  // namespace Impl
 
 template <class A_TYPE, class B_TYPE, class C_TYPE, class BIAS_TYPE = C_TYPE, const auto& MM_CFG = CFG_NORM,
           class CALLBACK = MatmulCallBackFunc<>, template <const auto&, class, class, class, class, class> class POLICY = MatmulPolicy>
@@ -70,6 +92,7 @@ class Matmul {
     static constexpr MatmulConfig CONFIG = gaf_twin::ConfigOf(MM_CFG);
     static_assert(CALLBACK::NONE, "Matmul: the twin does not support MatmulCallBackFunc");
     static constexpr bool INTEGER = std::is_same<AT, int8_t>::value;
+    static constexpr int TRIANGLE = POLICY<MM_CFG, int, A_TYPE, B_TYPE, C_TYPE, BIAS_TYPE>::TRIANGLE;
 
 public:
     using IMPL = Matmul;
@@ -180,17 +203,31 @@ public:
         if (!Executes()) {
             return false;
         }
-        const int rows = Blocks(singleM_, tiling_.baseM), cols = Blocks(singleN_, tiling_.baseN);
+        const int all = Steps();
         if (!sync) {  // the device works on; the results come one by one with GetTensorC
             const bool first = !async_;
             async_ = true;
             return first;
         }
-        if (++at_ >= rows * cols) {
-            Restart();
+        do {
+            if (++at_ >= all) {
+                Restart();
+                return false;
+            }
+        } while (LeftOut(BlockAt(at_)));
+        partial_ = enPartialSum;
+        return true;
+    }
+    // The next block straight into L0C, where C_TYPE says CO1.
+    template <bool sync = true, class T>
+    bool Iterate(bool enPartialSum, const LocalTensor<T>& l0c)
+    {
+        static_assert(C_TYPE::format == CubeFormat::NZ && std::is_same<T, CT>::value, "Matmul: L0C holds C as Nz");
+        if (!Iterate<true>(enPartialSum)) {
             return false;
         }
-        partial_ = enPartialSum;
+        const Block k = BlockAt(at_);
+        Product(k, l0c.GetPhyAddr(), l0c.View(), false, 0, k.n, 0, k.m, 0, 0);
         return true;
     }
     template <bool sync = true>
@@ -296,13 +333,12 @@ public:
         }
         nBatch_ = 0;
         nBatchLoops_ = loops;
-        (void)strideC;
         const uint64_t batch = batchA > batchB ? batchA : batchB;
-        for (uint32_t l = 0; l < loops; ++l) {
-            Batch(static_cast<CT*>(workspace_.base) + l * batch * uint64_t(singleM_) * singleN_, workspace_.view, true, batchA, batchB,
-                  true, strideA, strideB, 0, enAtomic, l);
+        for (uint32_t l = 0; l < loops; ++l) {  // one matrix after the other, or as the layout of C says
+            const uint64_t apart = enSequentialWrite ? batch * uint64_t(singleM_) * singleN_ : 0;
+            Batch(static_cast<CT*>(workspace_.base) + l * apart, workspace_.view, true, batchA, batchB, enSequentialWrite, strideA,
+                  strideB, strideC, enAtomic, l);
         }
-        (void)enSequentialWrite;
     }
     template <bool sync = true>
     GlobalTensor<CT> GetBatchTensorC(uint32_t batchA, uint32_t batchB, bool = false)
@@ -326,7 +362,7 @@ public:
 
 private:
     struct Block {
-        int m0, n0, m, n;
+        int m0, n0, m, n, k0, k;
     };
 
     template <class TENSOR>
@@ -367,10 +403,16 @@ private:
         if (async_) {
             ++at_;
         }
-        const int all = Blocks(singleM_, tiling_.baseM) * Blocks(singleN_, tiling_.baseN);
+        const int all = Steps();
         return gaf_twin::check::rule(at_ >= 0 && at_ < all, "matmul-iterate", "GetTensorC",
                                      "no block has been computed (Iterate comes first)") &&
                at_ >= 0 && at_ < all;
+    }
+    // Blocks that Iterate walks: with partial output every baseK of k is one of its own.
+    int Steps() const
+    {
+        return Blocks(singleM_, tiling_.baseM) * Blocks(singleN_, tiling_.baseN) *
+               (CONFIG.isPartialOutput ? Blocks(singleK_, tiling_.baseK) : 1);
     }
     // Block number `i` in the order of the tiling: along M first, or along N.
     Block BlockAt(int i) const
@@ -378,13 +420,23 @@ private:
         const int rows = Blocks(singleM_, tiling_.baseM), cols = Blocks(singleN_, tiling_.baseN);
         const bool byN = CONFIG.iterateOrder == IterateOrder::ORDER_N ||
                          (CONFIG.iterateOrder == IterateOrder::UNDEF && tiling_.iterateOrder == 1);
+        const int parts = CONFIG.isPartialOutput ? Blocks(singleK_, tiling_.baseK) : 1, part = i % parts;
+        i /= parts;
         const int r = byN ? i / cols : i % rows, c = byN ? i % cols : i / rows;
         Block b;
+        b.k0 = part * tiling_.baseK;
+        b.k = parts == 1 ? singleK_ : singleK_ - b.k0 < tiling_.baseK ? singleK_ - b.k0 : tiling_.baseK;
         b.m0 = r * tiling_.baseM;
         b.n0 = c * tiling_.baseN;
         b.m = singleM_ - b.m0 < tiling_.baseM ? singleM_ - b.m0 : tiling_.baseM;
         b.n = singleN_ - b.n0 < tiling_.baseN ? singleN_ - b.n0 : tiling_.baseN;
         return b;
+    }
+    // Triangles count in blocks.
+    bool LeftOut(const Block& k) const
+    {
+        const int row = TRIANGLE == 0 ? 0 : k.m0 / tiling_.baseM, column = TRIANGLE == 0 ? 0 : k.n0 / tiling_.baseN;
+        return TRIANGLE > 0 ? row > column : row < column;
     }
     void All(CT* c, gaf_twin::check::View view, bool gm, uint8_t atomic, bool sequential)
     {
@@ -396,8 +448,15 @@ private:
                 Product(k, c, view, gm, offset, k.n, atomic, k.m, 0, 0);
                 offset += uint64_t(tiling_.baseM) * tiling_.baseN;
             }
+        } else if (TRIANGLE != 0) {
+            for (int i = 0; i < Blocks(singleM_, tiling_.baseM) * Blocks(singleN_, tiling_.baseN); ++i) {
+                const Block k = BlockAt(i);
+                if (!LeftOut(k)) {
+                    Product(k, c, view, gm, uint64_t(k.m0) * Pitch() + k.n0, Pitch(), atomic, orgM_, k.n0, k.m0);
+                }
+            }
         } else {
-            Product({0, 0, singleM_, singleN_}, c, view, gm, 0,
+            Product({0, 0, singleM_, singleN_, 0, singleK_}, c, view, gm, 0,
                     gm ? Pitch() : static_cast<int>(gaf_twin::RoundUp(static_cast<uint32_t>(singleN_), gaf_twin::BLK<CT>)),
                     atomic, gm ? orgM_ : singleM_, 0, 0);
         }
@@ -462,7 +521,7 @@ private:
                    int ldb)
     {
         using gaf_twin::Pipe;
-        const int m = block.m, n = block.n, k = singleK_;
+        const int m = block.m, n = block.n, k = block.k;
         gaf_twin::check::rule(a_.set && b_.set, "matmul-operand", "Matmul", "SetTensorA and SetTensorB come before a product");
         if (!a_.set || !b_.set || m <= 0 || n <= 0 || k <= 0) {
             return;
@@ -474,22 +533,25 @@ private:
         const uint64_t aRows = a_.gm ? (a_.trans ? orgKa_ : orgM_) : (a_.trans ? singleK_ : singleM_);
         const uint64_t bRows = b_.gm ? (b_.trans ? orgN_ : orgKb_) : (b_.trans ? singleN_ : singleK_);
         const bool ok =
-            (a_.scalar || TouchMatrix("A", a_, a, a_.trans ? k : m, a_.trans ? m : k, a_.trans ? 0 : block.m0,
-                                      a_.trans ? block.m0 : 0, lda, NzRows<AT>(aRows, a_.gm))) &&
-            (b_.scalar || TouchMatrix("B", b_, b, b_.trans ? n : k, b_.trans ? k : n, b_.trans ? block.n0 : 0,
-                                      b_.trans ? 0 : block.n0, ldb, NzRows<BT>(bRows, b_.gm))) &&
+            (a_.scalar || TouchMatrix("A", a_, a, a_.trans ? k : m, a_.trans ? m : k, a_.trans ? block.k0 : block.m0,
+                                      a_.trans ? block.m0 : block.k0, lda, NzRows<AT>(aRows, a_.gm))) &&
+            (b_.scalar || TouchMatrix("B", b_, b, b_.trans ? n : k, b_.trans ? k : n, b_.trans ? block.n0 : block.k0,
+                                      b_.trans ? block.k0 : block.n0, ldb, NzRows<BT>(bRows, b_.gm))) &&
             (!bias_.set || TouchMatrix("bias", bias_, bias, 1, n, 0, block.n0, n, 1)) &&
             (quantMode_ != 2 || TouchMatrix("quant", quant_, static_cast<const uint64_t*>(quant_.base), 1, n, 0, block.n0, n, 1));
         if (!ok) {
             return;
         }
-        gaf_twin::MatmulScratch sumBytes(uint64_t(m) * n * 4), aBytes(uint64_t(m) * k * sizeof(AT)),
+        // Gemm completes rows with zeros to 16 columns: the next row, or the slack, takes them.
+        gaf_twin::MatmulScratch sumBytes((uint64_t(m) * n + 16) * 4), aBytes(uint64_t(m) * k * sizeof(AT)),
             bBytes(uint64_t(n) * k * sizeof(BT));
         AT* da = aBytes.As<AT>();
         BT* db = bBytes.As<BT>();
-        Gather(da, a_, a, a_.trans ? k : m, a_.trans ? m : k, a_.trans ? 0 : block.m0, a_.trans ? block.m0 : 0, lda,
+        Gather(da, a_, a, a_.trans ? k : m, a_.trans ? m : k, a_.trans ? block.k0 : block.m0,
+               a_.trans ? block.m0 : block.k0, lda,
                NzRows<AT>(aRows, a_.gm));
-        Gather(db, b_, b, b_.trans ? n : k, b_.trans ? k : n, b_.trans ? block.n0 : 0, b_.trans ? 0 : block.n0, ldb,
+        Gather(db, b_, b, b_.trans ? n : k, b_.trans ? k : n, b_.trans ? block.n0 : block.k0,
+               b_.trans ? block.k0 : block.n0, ldb,
                NzRows<BT>(bRows, b_.gm));
         if constexpr (INTEGER) {
             int32_t* sums = sumBytes.As<int32_t>();
@@ -539,7 +601,7 @@ private:
         using gaf_twin::Pipe;
         const int m = block.m, n = block.n;
         gaf_twin::Core& core = gaf_twin::Current();
-        const Pipe pipe = !gm ? Pipe::MTE2 : core.kind == gaf_twin::CoreKind::AIC ? Pipe::FIX : Pipe::MTE3;
+        const Pipe pipe = C_TYPE::pos == TPosition::CO1 ? Pipe::M : !gm ? Pipe::MTE2 : core.kind == gaf_twin::CoreKind::AIC ? Pipe::FIX : Pipe::MTE3;
         const gaf_twin::AtomicOp before = core.atomicOp;
         const uint8_t beforeType = core.atomicType;
         if (atomic != 0 && gm) {
@@ -632,7 +694,7 @@ private:
         la.matrix = strideA != 0 ? strideA : la.matrix;
         lb.matrix = strideB != 0 ? strideB : lb.matrix;
         lc.matrix = strideC != 0 ? strideC : lc.matrix;
-        const Block whole{0, 0, singleM_, singleN_};
+        const Block whole{0, 0, singleM_, singleN_, 0, singleK_};
         for (uint32_t i = 0; i < batch; ++i) {
             const uint64_t ia = uint64_t(loop) * batchA + i / (batch / batchA), ib = uint64_t(loop) * batchB + i / (batch / batchB);
             const VT* bias = static_cast<const VT*>(bias_.base);
@@ -640,7 +702,7 @@ private:
                 bias += (uint64_t(loop) * batch + i) * static_cast<uint64_t>(singleN_);
             }
             ProductOf(whole, static_cast<const AT*>(a_.base) + ia * la.matrix, static_cast<const BT*>(b_.base) + ib * lb.matrix,
-                      bias, c, view, gm, i * lc.matrix, static_cast<int>(lc.pitch), atomic, singleM_, 0, 0,
+                      bias, c, view, gm, (sequential ? i : uint64_t(loop) * batch + i) * lc.matrix, static_cast<int>(lc.pitch), atomic, singleM_, 0, 0,
                       static_cast<int>(la.pitch), static_cast<int>(lb.pitch));
         }
     }

@@ -217,7 +217,7 @@ inline void LayerNormGradBetaRows(const AscendC::LocalTensor<T>& pdGamma, const 
 // LayerNorm of alpha * x + gx.
 template <class T>
 inline void DeepNormRows(const AscendC::LocalTensor<T>& y, const AscendC::LocalTensor<T>& mean,
-                         const AscendC::LocalTensor<T>& rstd, const AscendC::LocalTensor<T>& x,
+                         const AscendC::LocalTensor<T>& variance, const AscendC::LocalTensor<T>& x,
                          const AscendC::LocalTensor<T>& gx, const AscendC::LocalTensor<T>& beta,
                          const AscendC::LocalTensor<T>& gamma, const Tmp8* tmp, T alpha, T epsilon,
                          const DeepNormTiling& t)
@@ -233,7 +233,7 @@ inline void DeepNormRows(const AscendC::LocalTensor<T>& y, const AscendC::LocalT
         .TmpOrStack(tmp, NormTmp(rows, pitch))
         .Write("dst", y, all)
         .Write("mean", mean, rows)
-        .Write("rstd", rstd, rows);
+        .Write("variance", variance, rows);
     for (uint32_t i = 0; call.ok() && i < rows; ++i) {
         const uint64_t row = uint64_t(i) * pitch;
         auto at = [&](uint32_t j) { return F(alpha) * F(x.GetPhyAddr()[row + j]) + F(gx.GetPhyAddr()[row + j]); };
@@ -245,13 +245,13 @@ inline void DeepNormRows(const AscendC::LocalTensor<T>& y, const AscendC::LocalT
         for (uint32_t j = 0; j < h; ++j) {
             square += (at(j) - m) * (at(j) - m);
         }
-        const float r = static_cast<float>(1.0 / sqrt(square / h + F(epsilon)));
+        const float v = static_cast<float>(square / h), r = static_cast<float>(1.0 / sqrt(square / h + F(epsilon)));
         for (uint32_t j = 0; j < h; ++j) {
             y.GetPhyAddr()[row + j] = static_cast<T>((at(j) - static_cast<float>(m)) * r * F(gamma.GetPhyAddr()[j]) +
                                                      F(beta.GetPhyAddr()[j]));
         }
         mean.GetPhyAddr()[i] = static_cast<T>(static_cast<float>(m));
-        rstd.GetPhyAddr()[i] = static_cast<T>(r);
+        variance.GetPhyAddr()[i] = static_cast<T>(v);  // despite its name in the documentation, rstdLocal
     }
 }
 template <class T>

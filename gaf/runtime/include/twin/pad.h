@@ -62,6 +62,18 @@ inline void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
 {
     gaf_twin::BroadcastTo(dst, src, dstShape, srcShape, dim, gaf_twin::NO_TMP, true);
 }
+template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
+inline void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
+                      const uint32_t srcShape[dim], LocalTensor<uint8_t>& tmp)
+{
+    Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape, tmp);
+}
+template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
+inline void BroadCast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
+                      const uint32_t srcShape[dim])
+{
+    Broadcast<T, dim, axis, isReuseSource>(dst, src, dstShape, srcShape);
+}
 struct BroadcastTiling {
     uint32_t oriRank = 0, rank = 0, dstSize = 0, srcSize = 0, loopNum = 0;
     uint32_t oriSrcShape[9] = {}, oriDstShape[9] = {}, dstShape[9] = {}, dstStride[9] = {}, srcStride[10] = {};
@@ -319,13 +331,12 @@ struct TransLayout {
         return n;
     }
 };
-template <class T, size_t N>
-inline TransLayout LayoutOf(AscendC::DataFormat format, const Extents<N>& shape)
+template <class T, class... A>
+inline TransLayout LayoutOf(AscendC::DataFormat format, const std::tuple<A...>& shape)
 {
+    static_assert(sizeof...(A) >= 1 && sizeof...(A) <= 7, "TransData: shapes of up to 7 dimensions");
     TransLayout l{format, {}, 0};
-    for (size_t i = 0; i < N && i < 7; ++i) {
-        l.v[i] = shape.value[i];
-    }
+    Flatten(shape, l.v, std::make_index_sequence<sizeof...(A)>());
     if (format == AscendC::DataFormat::NCDHW) {
         l.rowPitch = RoundUp(static_cast<uint32_t>(l.v[3] * l.v[4]), 32 / sizeof(T));
     }

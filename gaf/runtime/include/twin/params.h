@@ -215,6 +215,54 @@ struct LoadData3DParamsV2 {
     bool filterSizeW = false, filterSizeH = false, fMatrixCtrl = false;
 };
 
+// The same packed into two words: extConfig = mStartPt, kStartPt, mExtension, kExtension of 16 bits each;
+// filterConfig = dilationFilterH, dilationFilterW, filterH, filterW, strideH, strideW of 8 bits each.
+struct LoadData3DParamsV2Pro {
+    LoadData3DParamsV2Pro() {}
+    LoadData3DParamsV2Pro(U16 channels, bool transpose, bool smallK, bool sizeW, bool sizeH, bool ctrl, uint64_t ext,
+                          uint64_t filter)
+        : channelSize(channels),
+          enTranspose(transpose),
+          enSmallK(smallK),
+          filterSizeW(sizeW),
+          filterSizeH(sizeH),
+          fMatrixCtrl(ctrl),
+          extConfig(ext),
+          filterConfig(filter)
+    {
+    }
+    U16 channelSize = 0;
+    bool enTranspose = false, enSmallK = false, filterSizeW = false, filterSizeH = false, fMatrixCtrl = false;
+    uint64_t extConfig = 0, filterConfig = 0x10101010101ull;
+};
+struct LoadDataRepeatParam {
+    LoadDataRepeatParam() {}
+    LoadDataRepeatParam(U16 stride, U8 time, U8 mode) : repeatStride(stride), repeatTime(time), repeatMode(mode) {}
+    U16 repeatStride = 0;
+    U8 repeatTime = 1, repeatMode = 0;
+};
+// Of a later architecture: code that is never run on A2 may name it.
+struct LoadData2DParamsV2 {
+    LoadData2DParamsV2() {}
+    LoadData2DParamsV2(U32 m, U32 k, U16 mCount, U16 kCount, int32_t src, U16 dst, bool transpose, U8 id)
+        : mStartPosition(m),
+          kStartPosition(k),
+          mStep(mCount),
+          kStep(kCount),
+          srcStride(src),
+          dstStride(dst),
+          ifTranspose(transpose),
+          sid(id)
+    {
+    }
+    U32 mStartPosition = 0, kStartPosition = 0;
+    U16 mStep = 0, kStep = 0;
+    int32_t srcStride = 0;
+    U16 dstStride = 0;
+    bool ifTranspose = false;
+    U8 sid = 0;
+};
+
 template <class U>
 struct InitConstValueParams {
     InitConstValueParams() {}
@@ -254,6 +302,7 @@ struct MmadParams {
 
 struct FixpipeConfig {
     CO2Layout format;
+    bool isToUB = false;  // of a later architecture
 };
 constexpr FixpipeConfig CFG_NZ = {CO2Layout::NZ};
 constexpr FixpipeConfig CFG_ROW_MAJOR = {CO2Layout::ROW_MAJOR};

@@ -196,10 +196,10 @@ inline void QuantFlat(const AscendC::LocalTensor<int8_t>& dst, const AscendC::Lo
     }
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t c = columns == 0 ? 0 : i % columns;
-        // The product of half data goes through half, as the device computes it.
-        float v = F(src.GetPhyAddr()[i]) * ConstantAt(scale, c) + ConstantAt(offset, c);
-        v = std::is_same<T, half>::value ? static_cast<float>(half(v)) : v;
-        dst.GetPhyAddr()[i] = ToInteger<int8_t>(v, AscendC::RoundMode::CAST_RINT);
+        // A2 makes halves of everything first.
+        const half product(static_cast<float>(half(F(src.GetPhyAddr()[i]))) * static_cast<float>(half(ConstantAt(scale, c))));
+        const half sum(static_cast<float>(product) + static_cast<float>(half(ConstantAt(offset, c))));
+        dst.GetPhyAddr()[i] = ToInteger<int8_t>(static_cast<float>(sum), AscendC::RoundMode::CAST_RINT);
     }
 }
 
@@ -335,8 +335,9 @@ inline void AntiQuantRows(const AscendC::LocalTensor<D>& dst, const AscendC::Loc
         for (uint32_t j = 0; j < cols; ++j) {
             const uint64_t c = transposed ? uint64_t(i) * (cols / group) + j / group : uint64_t(i / group) * cols + j;
             const uint64_t at = uint64_t(i) * cols + j;
-            dst.GetPhyAddr()[at] = static_cast<D>((static_cast<float>(src.GetPhyAddr()[at]) + ConstantAt(offset, c)) *
-                                                  ConstantAt(scale, c));
+            float sum = static_cast<float>(src.GetPhyAddr()[at]) + ConstantAt(offset, c);
+            sum = std::is_same<D, half>::value ? static_cast<float>(half(sum)) : sum;  // bfloat16_t goes through float
+            dst.GetPhyAddr()[at] = static_cast<D>(sum * ConstantAt(scale, c));
         }
     }
 }

@@ -105,6 +105,15 @@ inline void ReleaseEvent(HardEvent e, int8_t id)
 // start.
 Buffer* NewBuffer(TPosition pos, uint32_t len, HardEvent freeEvent, const char* what, uint32_t index);
 
+// A buffer of the vector core's memory, made on a cube core, gives no tensors.
+inline void NeedsMemory(const Buffer* b, const char* api)
+{
+    if (b->base == nullptr) {
+        check::rule(false, "wrong-position", api, "a cube core has no memory for position %s", PositionName(b->position));
+        Abandon("wrong-position", "a cube core takes a tensor from a buffer of the vector core");
+    }
+}
+
 // Makes `b` the buffer at byte `address` of the memory of `pos` (buffers of pools).
 inline void PlaceBuffer(Buffer& b, TPosition pos, uint32_t address, uint32_t len, HardEvent freeEvent, const char* what)
 {
@@ -275,6 +284,7 @@ private:
             gaf_twin::Buffer* b = &first_[i];  // the lowest free one: stays in the first-level cache
 #endif
             if (b->state == TBufState::FREE) {
+                gaf_twin::NeedsMemory(b, "AllocTensor");
                 b->state = TBufState::OCCUPIED;
                 TakeBack(b);
                 ++occupied_;
@@ -385,6 +395,7 @@ public:
             gaf_twin::check::rule(false, "buffer-init", "TBuf::Get", "the buffer was not initialised");
             gaf_twin::Abandon("buffer-init", "TBuf::Get before InitBuffer");
         }
+        gaf_twin::NeedsMemory(buffer_, "TBuf::Get");
         gaf_twin::check::rule(uint64_t(count) * sizeof(T) + offset <= bytes_, "buffer-size", "TBuf::Get",
                               "%u elements of %u bytes at byte %u do not fit the %u bytes of the buffer",
                               count, static_cast<uint32_t>(sizeof(T)), offset, bytes_);

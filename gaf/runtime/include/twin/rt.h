@@ -135,7 +135,8 @@ void LoadRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_
 
 // Element types of a matrix product.
 enum class Num : uint8_t { F32, F16, BF16 };
-// c[m, n] = A * B, float accumulation; ta: a is [k, m]; tb: b is [n, k]; leading dimensions in elements.
+// c[m, n] = A * B, float accumulation; ta: a is [k, m]; tb: b is [n, k]; leading dimensions in elements. Rows
+// of c are written to a multiple of 16 columns, with zeros beyond n.
 void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
           uint64_t ldb, uint32_t m, uint32_t n, uint32_t k);
 // One Mmad on fractal layouts: l0c is Nz [n/16][mPad][16] float, a Zz [m/16][aFrac][16][c0], b Zn

@@ -231,6 +231,11 @@ inline uint32_t GetSortLen(const uint32_t count)
 {
     return GetSortOffset<T>(count);
 }
+enum class SortType : uint8_t { RADIX_SORT, MERGE_SORT };
+struct SortConfig {
+    SortType type = SortType::RADIX_SORT;
+    bool isDescend = false, hasSrcIndex = false, hasDstIndex = false;
+};
 // A2 sorts scores as they are.
 template <class T>
 inline void Concat(LocalTensor<T>& concat, const LocalTensor<T>& src, const LocalTensor<T>&, const int32_t)

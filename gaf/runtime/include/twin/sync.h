@@ -83,11 +83,6 @@ inline void SyncAll()
 {
     gaf_twin::SyncAllCores(AIV_ONLY);
 }
-template <bool AIV_ONLY = true>
-inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, int32_t = 0)
-{
-    gaf_twin::SyncAllCores(true);
-}
 
 // ---- who am I ---------------------------------------------------------------------------------------------
 inline int64_t GetBlockIdx()

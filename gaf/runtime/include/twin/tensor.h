@@ -80,7 +80,11 @@ public:
     LocalTensor(TPosition position, uint32_t address, uint32_t count) : size_(count), position_(position)
     {
         const Hardware memory = gaf_twin::HardwareOf(position);
-        uint8_t* base = gaf_twin::Current().arena[static_cast<uint32_t>(memory)];
+        const gaf_twin::Core& core = gaf_twin::Current();
+        uint8_t* base = core.arena[static_cast<uint32_t>(memory)];
+        if (base == nullptr && core.kind == gaf_twin::CoreKind::AIC && memory == Hardware::UB) {
+            base = gaf_twin::AbsentMemory();
+        }
         gaf_twin::check::staticTensors();
         if (base == nullptr || uint64_t(address) + gaf_twin::ElementBytes<T>(count) > gaf_twin::BytesOf(memory)) {
             gaf_twin::check::rule(false, "memory-overflow", "LocalTensor",

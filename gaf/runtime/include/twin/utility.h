@@ -20,7 +20,7 @@ constexpr uint32_t DEFAULT_C0_SIZE = 32;
 constexpr int32_t DEFAULT_BLK_STRIDE = 1, DEFAULT_REPEAT_STRIDE = 8, MAX_REPEAT_TIMES = 255, CUBE_MAX_SIZE = 256,
                   BLOCK_CUBE = 16;
 constexpr uint64_t FULL_MASK = 0xffffffffffffffffull;
-constexpr uint32_t ONE_REPEAT_BYTE_SIZE = 256;
+constexpr uint32_t ONE_REPEAT_BYTE_SIZE = 256, PAD_SIZE = 4;
 
 template <class T>
 using PrimT = T;
@@ -36,6 +36,12 @@ struct GetMmDstType {
 
 template <class A, class B>
 constexpr auto DivCeil(const A& a, const B& b)
+{
+    return (a + b - 1) / b;
+}
+template <class A, class B,
+          typename std::enable_if<std::is_integral<A>::value && std::is_integral<B>::value, bool>::type = true>
+constexpr auto Ceil(const A& a, const B& b)
 {
     return (a + b - 1) / b;
 }
@@ -219,5 +225,20 @@ private:
 }  // namespace AscendC
 
 #define ASSERT(condition) ascendc_assert(condition)
+
+// Scalar functions that device code calls without a namespace.
+#define GAF_TWIN_SCALAR(T)                              \
+    constexpr T min(T a, T b) { return b < a ? b : a; } \
+    constexpr T max(T a, T b) { return a < b ? b : a; }
+GAF_TWIN_SCALAR(int32_t)
+GAF_TWIN_SCALAR(uint32_t)
+GAF_TWIN_SCALAR(int64_t)
+GAF_TWIN_SCALAR(uint64_t)
+GAF_TWIN_SCALAR(float)
+#undef GAF_TWIN_SCALAR
+#if !defined(likely)
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#endif
 
 #endif  // GAF_TWIN_UTILITY_H

@@ -200,7 +200,40 @@ protected:
     static int32_t Div(int32_t a, int32_t b) { return (a + b - 1) / b; }
     virtual int32_t Cores() const { return 1; }
 
-    // Cores along M and N (and K): the fewest elements for the busiest core.
+    // Length of a block of at most `most`: without a tail where that takes no less than half of it.
+    static int32_t BlockOf(int32_t single, int32_t most)
+    {
+        const int32_t plain = std::min(Up(single, 16), most);
+        for (int32_t b = plain; 2 * b > plain; b -= 16) {
+            if (single % b == 0) {
+                return b;
+            }
+        }
+        return plain;
+    }
+    // Cores along M and N: the fewest elements for the busiest core. False when there is no such split.
+    bool Parts(int32_t cores, bool even, int32_t& sm, int32_t& sn, int32_t& used) const
+    {
+        int64_t best = -1;
+        // Among equals M is cut, so that every core reads all of B; with given blocks the other dimension, if that
+        // leaves one block a core.
+        for (int32_t cm = cores; cm >= 1; --cm) {
+            for (int32_t cn = 1; cn * cm <= cores; ++cn) {
+                const int32_t tm = std::min(m_, Up(Div(m_, cm), 16)), tn = std::min(n_, Up(Div(n_, cn), 16));
+                const int32_t um = Div(m_, tm), un = Div(n_, tn);
+                const bool oneBlock = fixN_ > 0 && tn == fixN_ && tm != fixM_;
+                const int64_t cost = (int64_t(tm) * tn << 21) + 2 * (tm + tn) + (oneBlock ? -2 * (m_ + n_) : 0);
+                if (um * un <= cores && (!even || (tm * um == m_ && tn * un == n_)) && (best < 0 || cost < best)) {
+                    best = cost;
+                    sm = tm;
+                    sn = tn;
+                    used = um * un;
+                }
+            }
+        }
+        return best >= 0;
+    }
+    // The same along K too.
     void Split(int32_t& sm, int32_t& sn, int32_t& sk, int32_t& used) const
     {
         const int32_t cores = std::max(Cores(), 1);
@@ -211,26 +244,18 @@ protected:
             used = Div(m_, sm) * Div(n_, sn) * (splitK_ ? Div(k_, sk) : 1);
             return;
         }
-        int64_t best = -1;
-        for (int32_t cm = 1; cm <= cores; ++cm) {
-            for (int32_t cn = 1; cn * cm <= cores; ++cn) {
-                const int32_t tm = std::min(m_, Up(Div(m_, cm), 16)), tn = std::min(n_, Up(Div(n_, cn), 16));
-                const int32_t um = Div(m_, tm), un = Div(n_, tn);
-                // The largest part counts first, then square parts (less to load).
-                const int64_t cost = (int64_t(tm) * tn << 20) + tm + tn;
-                if (um * un <= cores && (best < 0 || cost < best)) {
-                    best = cost;
-                    sm = tm;
-                    sn = tn;
-                    used = um * un;
-                }
-            }
+        // Parts without a tail, unless these leave more than half of the cores idle: callers may not look for tails.
+        if (!Parts(cores, true, sm, sn, used) || used * 2 < cores) {
+            Parts(cores, false, sm, sn, used);
         }
         sk = k_;
         if (splitK_ && used < cores) {
-            const int32_t parts = cores / used;
-            sk = std::min(k_, Up(Div(k_, parts), 16));
-            used *= Div(k_, sk);
+            int32_t parts = cores / used;
+            while (parts > 1 && k_ % (parts * 16) != 0) {
+                --parts;
+            }
+            sk = parts > 1 ? k_ / parts : k_;
+            used *= parts;
         }
     }
     int64_t Compute(TCubeTiling& t)
@@ -247,7 +272,7 @@ protected:
         Split(sm, sn, sk, used);
         const int32_t in = Bytes(a_.type), out = c_.type == DataType::DT_FLOAT16 || c_.type == DataType::DT_BF16 ? 2 : Bytes(c_.type);
         const int32_t kStep = 32 / in;
-        int32_t bm = fixM_ > 0 ? fixM_ : std::min(Up(sm, 16), 128), bn = fixN_ > 0 ? fixN_ : std::min(Up(sn, 16), 256);
+        int32_t bm = fixM_ > 0 ? fixM_ : BlockOf(sm, 128), bn = fixN_ > 0 ? fixN_ : BlockOf(sn, 256);
         const bool toUb = c_.pos == TPosition::VECIN || c_.pos == TPosition::VECCALC;
         while (fixM_ <= 0 && fixN_ <= 0 && toUb && ubSpace_ > 0 && int64_t(bm) * bn * out > ubSpace_ && (bm > 16 || bn > 16)) {
             (bn >= bm && bn > 16 ? bn : bm) /= 2;

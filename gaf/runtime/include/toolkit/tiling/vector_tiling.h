@@ -69,12 +69,16 @@ GAF_TWIN_TMP_SIZE(Clamp, 1, 1)
 GAF_TWIN_TMP_SIZE(Axpy, 1, 4)
 GAF_TWIN_TMP_SIZE(Gelu, 3, 6)
 GAF_TWIN_TMP_SIZE(GeGLU, 1, 4)
-GAF_TWIN_TMP_SIZE(SwiGLU, 1, 6)
 GAF_TWIN_TMP_SIZE(ReGlu, 1, 6)
 GAF_TWIN_TMP_SIZE(DropOut, 2, 2)
 GAF_TWIN_TMP_SIZE(Sort, 2, 4)
 #undef GAF_TWIN_TMP_SIZE
 
+inline void GetSwiGLUMaxMinTmpSize(const ge::Shape& shape, const uint32_t typeSize, uint32_t& maxValue,
+                                   uint32_t& minValue, const bool)
+{
+    gaf_twin::host::Range(shape, typeSize, 6, maxValue, minValue);
+}
 inline bool GetExpMaxMinTmpSize(const ge::Shape& shape, const uint32_t typeSize, const bool isReuseSource,
                                 uint32_t& maxValue, uint32_t& minValue)
 {
@@ -150,6 +154,12 @@ GAF_TWIN_REDUCE_TMP(ReduceAll)
 inline uint32_t GetSortTmpSize(const platform_ascendc::PlatformAscendC&, uint32_t count, uint32_t)
 {
     return count * 8;
+}
+template <class CONFIG>
+inline void GetSortMaxMinTmpSize(const ge::Shape& shape, TensorDataType, TensorDataType, bool, const CONFIG&,
+                                 uint32_t& maxValue, uint32_t& minValue)
+{
+    maxValue = minValue = static_cast<uint32_t>(shape.GetShapeSize()) * 8;
 }
 inline uint32_t GetConcatTmpSize(const platform_ascendc::PlatformAscendC&, uint32_t, uint32_t) { return 0; }
 inline void GetSelectMaxMinTmpSize(const ge::Shape& src0, const ge::Shape&, const uint32_t typeSize, const ge::Shape&,
@@ -311,7 +321,10 @@ inline void SoftMaxGradTilingFunc(const ge::Shape& shape, const uint32_t, const 
 inline void GetLayerNormMaxMinTmpSize(const ge::Shape& shape, const uint32_t, const bool, uint32_t& maxValue,
                                       uint32_t& minValue)
 {
-    const uint32_t h = gaf_twin::host::LastDim(shape), rows = gaf_twin::host::Rows(shape);
+    // {B, S, storage H, original H}, or {A, R} of the form with separate lengths.
+    const bool four = shape.GetDimNum() == 4;
+    const uint32_t h = four ? static_cast<uint32_t>(shape.GetDim(2)) : gaf_twin::host::LastDim(shape);
+    const uint32_t rows = four ? static_cast<uint32_t>(shape.GetDim(0) * shape.GetDim(1)) : gaf_twin::host::Rows(shape);
     minValue = static_cast<uint32_t>(gaf_twin::NormTmp(rows, h));
     maxValue = 3 * 4 * rows * h + 2 * 4 * ((rows + 7) / 8 * 8);
 }
@@ -324,7 +337,13 @@ template <class TILING>
 inline void GetLayerNormNDTilingInfo(const ge::Shape& shape, const uint32_t, const uint32_t, const bool,
                                      TILING& tiling)
 {
-    gaf_twin::host::FillNorm(shape, 0, tiling);
+    gaf_twin::host::FillNorm(shape, shape.GetDimNum() == 4 ? static_cast<uint32_t>(shape.GetDim(3)) : 0, tiling);
+}
+template <class TILING>
+inline void GetLayerNormNDTillingInfo(const ge::Shape& shape, const uint32_t space, const uint32_t typeSize,
+                                      const bool reuse, TILING& tiling)
+{
+    GetLayerNormNDTilingInfo(shape, space, typeSize, reuse, tiling);
 }
 template <class TILING>
 inline void GetLayerNormNDTilingInfo(const ge::Shape& shape, const uint32_t, const uint32_t, const bool, const bool,
