@@ -19,11 +19,13 @@ from xdsl.utils.exceptions import ParseError
 
 from gaf.dialects.common.attributes import parse_expr
 from gaf.dialects.common.index import Expr, expr, sym
-from gaf.dialects.graph.contract import GraphOp
+from gaf.dialects.graph.contract import GraphOp, UnprovenEqualError
 from gaf.dialects.graph.model import CONDITIONS, Model, finish, hint
+from gaf.dialects.graph.ops.assume import AssumeShapeOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.common.names import legal_name
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, FusedOp, WeightOp, YieldOp
+from gaf.dialects.graph.types import TensorType
 from gaf.frontend import shape_values
 from gaf.frontend.shape_values import LIMIT, dims_array, is_symbolic
 
@@ -44,6 +46,7 @@ class GraphBuilder:
         self.block: Block = model.block
         self._known: dict[SSAValue, np.ndarray] = {}
         self._constants: dict[tuple[Any, ...], SSAValue] = {}
+        self._equal: dict[Expr, Expr] = {}  # size -> the size that it is assumed to be
         self.symbols: set[str] = {s for t in model.input_types for s in t.symbols()}
 
     # -- symbols --------------------------------------------------------------------------------
@@ -81,8 +84,54 @@ class GraphBuilder:
 
         Raises GafError that names `location` if the operands don't fit.
         """
-        results = self.insert(op_class.make(operands, attrs, location))
+        results = self.insert(self._make(op_class, list(operands), dict(attrs or {}), location))
         return results[0] if len(results) == 1 else results
+
+    def _make(
+        self, op_class: type[GraphOp], operands: list[SSAValue], attrs: dict[str, Any], location: str | None
+    ) -> GraphOp:
+        """The op. Where it needs two sizes to be equal that may be, the model holds only if they are."""
+        while True:
+            try:
+                return op_class.make(operands, attrs, location)
+            except UnprovenEqualError as error:
+                self.assume_equal(error.a, error.b, location or op_class.name)
+                changed = [self.assumed(v, location) for v in operands]
+                new_attrs = {n: self._assumed_dims(a) if _are_dims(a) else a for n, a in attrs.items()}
+                if changed == operands and new_attrs == attrs:  # the sizes stand somewhere else
+                    raise
+            operands, attrs = changed, new_attrs
+
+    # -- assumptions about sizes ------------------------------------------------------------------
+
+    def assume_equal(self, a: Expr, b: Expr, what: str) -> None:
+        """The model holds only where sizes `a` and `b` are equal: noted, and checked whenever it runs.
+
+        From then on `assumed` writes one of them for the other.
+        """
+        given = {s for t in self.model.input_types for s in t.symbols()}
+        pair = self._assumed_dims((a, b))
+        kept, other = sorted(pair, key=lambda e: (not e.names() <= given, e.as_int() is None, len(str(e))))
+        if other == kept:
+            return
+        self._equal[other] = kept
+        self.model.notes.append(f"{what} needs {other} to be {kept}: checked at run time")
+        self.assume_condition(f"{other} == {kept}")
+
+    def assumed(self, value: SSAValue, location: str | None = None) -> SSAValue:
+        """`value` with the sizes that are assumed to be equal to those in its type."""
+        type_ = value.type
+        if not self._equal or not isinstance(type_, TensorType):
+            return value
+        shape = self._assumed_dims(type_.shape)
+        return value if shape == type_.shape else self.insert(AssumeShapeOp.make([value], {"shape": shape}, location))[0]
+
+    def _assumed_dims(self, dims: Sequence[Expr]) -> tuple[Expr, ...]:
+        result = list(dims)
+        for i, dim in enumerate(result):
+            while dim in self._equal:
+                dim = result[i] = self._equal[dim]
+        return tuple(result)
 
     def insert(self, op: Operation) -> list[SSAValue]:
         """Add a finished op; returns the values that stand for its results."""
@@ -164,7 +213,7 @@ class GraphBuilder:
             return None
         if not is_symbolic(array) and array.dtype.kind not in "iu":
             return None
-        return tuple(expr(e if isinstance(e, Expr) else int(e)) for e in array.reshape(-1))
+        return self._assumed_dims([expr(e if isinstance(e, Expr) else int(e)) for e in array.reshape(-1)])
 
     def set_dims(self, value: SSAValue, dims: Sequence[Expr]) -> None:
         """Declare the elements of an integer vector."""
@@ -222,6 +271,10 @@ class GraphBuilder:
         for name in [n for n in self.model.weights if n not in used]:
             self.model.weights.discard(name)
         return self.model
+
+
+def _are_dims(value: Any) -> bool:
+    return isinstance(value, tuple | list) and bool(value) and all(isinstance(v, Expr) for v in value)
 
 
 def remove_dead_ops(block: Block) -> None:

@@ -90,7 +90,8 @@ class Executor:
                 results = self.launch(op, operands, env, observe)
             else:
                 results = run_op(op, operands, model.weights, env)
-                bind_results(op, results, env)
+                if bind_results(op, results, env):
+                    check_conditions(model, env)
             values.update(zip(op.results, results))
         raise InternalError("the model returns nothing")
 

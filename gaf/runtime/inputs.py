@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from xdsl.ir import SSAValue
 
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.meaning import View
-from gaf.dialects.graph.model import Model, check_conditions
+from gaf.dialects.graph.model import Model, check_conditions, conditions
 from gaf.errors import InvalidInputError
 from gaf.fusion.region import reads_in
 
 # Sizes of symbolic dims, the first that the model's conditions allow: small enough to be quick, more than one
 # tile of eight rows where that is possible.
 SIZES = (19, 11, 5, 2, 1)
+SEARCHED = 128  # the largest size that is tried for a symbol when conditions forbid all of SIZES
 
 
 def random_inputs(model: Model, seed: int = 0, size: int | None = None) -> dict[str, np.ndarray]:
@@ -43,14 +46,43 @@ def _sizes(model: Model, size: int | None) -> dict[str, int]:
     for start in (size,) if size is not None else SIZES:
         # a batch of 19 teaches nothing that 2 or 3 don't
         env = {s: min(start, 2) if s.lower() in ("batch", "batch_size", "b") else start + i for i, s in enumerate(symbols)}
-        try:
-            check_conditions(model, env)
-            shapes = [t.concrete(env) for t in model.input_types]
-        except InvalidInputError:
-            continue
-        if all(d >= 0 for shape in shapes for d in shape):
+        if _allowed(model, env):
             return env
-    return env
+    return _search(model, symbols, env) or env
+
+
+def _allowed(model: Model, env: Mapping[str, int]) -> bool:
+    """True if the model's conditions hold and no input has a negative size."""
+    try:
+        check_conditions(model, env)
+        return all(d >= 0 for t in model.input_types for d in t.concrete(dict(env)))
+    except InvalidInputError:
+        return False
+
+
+def _search(model: Model, symbols: Sequence[str], wanted: Mapping[str, int]) -> dict[str, int] | None:
+    """Sizes up to SEARCHED that the conditions allow, those of `wanted` where possible; None if none are found."""
+    declared = conditions(model)
+    tries = 20_000
+
+    def extend(env: dict[str, int]) -> dict[str, int] | None:
+        nonlocal tries
+        if len(env) == len(symbols):
+            return env if _allowed(model, env) else None
+        symbol = symbols[len(env)]
+        decided = [c for c in declared if symbol in c.names and c.names <= env.keys() | {symbol}]
+        for size in dict.fromkeys((wanted[symbol], *range(1, SEARCHED + 1))):
+            tries -= 1
+            if tries < 0:
+                return None
+            trial = {**env, symbol: size}
+            if all(c.holds(trial) for c in decided):
+                found = extend(trial)
+                if found is not None:
+                    return found
+        return None
+
+    return extend({})
 
 
 def _positions(value: SSAValue, env: dict[str, int]) -> int:

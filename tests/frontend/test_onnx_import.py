@@ -10,14 +10,15 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import gaf
 from examples.onnx.transformers import MODELS, Size
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.contract import location_name
-from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.model import Model, conditions
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.errors import InvalidInputError, UnsupportedError
-from gaf.frontend.onnx import load_onnx
+from gaf.frontend.onnx import export_model, load_onnx
 from gaf.frontend.onnx.shapes import parse_input_shape
 from tests.frontend.onnx_models import (
     BOOL,
@@ -515,3 +516,79 @@ def test_variant_that_an_op_does_not_take_runs_on_the_host() -> None:
 def test_declared_output_shape_that_differs_is_a_note() -> None:
     proto = onnx_model([node("Relu", ["x"], ["y"])], [value("x", [2, 3])], [value("y", [3, 2], F32)])
     assert any("declares output 'y' as [3, 2]" in n for n in load_onnx(proto).notes)
+
+
+# -- sizes that have to be equal -------------------------------------------------------------------------
+
+
+def halves() -> Model:
+    """x plus every second column of itself repeated: defined where the columns are even."""
+    nodes = [
+        node("MaxPool", ["x"], ["small"], kernel_shape=[1, 2], strides=[1, 2], ceil_mode=1),
+        node("Concat", ["small", "small"], ["wide"], axis=3),
+        node("Add", ["x", "wide"], ["y"], name="join"),
+    ]
+    return load_onnx(onnx_model(nodes, [value("x", ["b", 3, "h", "w"])], ["y"]))
+
+
+def test_sizes_that_may_be_equal_are_checked_at_run_time() -> None:
+    model = halves()
+    assert [str(d) for d in model.output_types[0].shape] == ["b", "3", "h", "w"]
+    assert any(note.startswith("join needs ((w + 1) floordiv 2) * 2 to be w") for note in model.notes)
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 6)).astype(np.float32)
+    small = x.reshape(2, 3, 5, 3, 2).max(-1)
+    np.testing.assert_array_equal(model.run({"x": x})["y"], x + np.concatenate([small, small], 3))
+    with pytest.raises(InvalidInputError, match=r"condition.*expected .*== w, got w = 5"):
+        model.run({"x": x[..., :5]})
+
+
+def test_assumed_sizes_hold_in_kernels_and_in_saved_models() -> None:
+    fused = gaf.fuse(halves())
+    assert fused.verify(engine="interpreter").ok  # finds sizes that the condition allows
+    with pytest.raises(InvalidInputError, match="condition"):
+        fused.run({"x": np.zeros((1, 3, 2, 5), np.float32)}, engine="interpreter")
+    again = load_onnx(export_model(fused.model))
+    x = np.random.default_rng(1).standard_normal((1, 3, 2, 8)).astype(np.float32)
+    np.testing.assert_allclose(again.run({"x": x})["y"], halves().run({"x": x})["y"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes", "attrs", "needs"),
+    [
+        ("Add", [["a", 4], ["b", 4]], {}, "b == a"),
+        ("Add", [["a", 4], [5, 4]], {}, "a == 5"),
+        ("MatMul", [[3, "a"], ["b", 4]], {}, "b == a"),
+        ("MatMul", [["n", 3, 4], ["m", 4, 2]], {}, "n == m"),
+        ("Concat", [["a", 2], ["b", 3]], {"axis": 1}, "b == a"),
+        ("Where", [["a"], ["b"], ["a"]], {}, "b == a"),
+        ("Gemm", [["a", "k"], ["j", 3]], {}, "j == k"),
+    ],
+)
+def test_every_op_that_needs_equal_sizes(op: str, shapes: list[list[object]], attrs: dict, needs: str) -> None:
+    names = [f"x{i}" for i in range(len(shapes))]
+    kinds = [BOOL if op == "Where" and not i else F32 for i in range(len(shapes))]
+    inputs = [value(n, s, k) for n, s, k in zip(names, shapes, kinds)]
+    proto = onnx_model([node(op, names, ["y"], **attrs)], inputs, ["y"])
+    model = load_onnx(proto)
+    assert [c.text for c in conditions(model)] == [needs] or [c.text for c in conditions(model)] == [
+        " == ".join(reversed(needs.split(" == ")))
+    ]
+    rng = np.random.default_rng(0)
+    arrays = {
+        n: np.asarray(rng.standard_normal([d if isinstance(d, int) else 5 for d in s])).astype(t.dtype.numpy)
+        for n, s, t in zip(names, shapes, model.input_types)
+    }
+    assert_same(list(model.run(arrays).values()), reference(proto, arrays))
+
+
+def test_a_size_that_only_the_run_shows_is_checked_when_it_is_known() -> None:
+    nodes = [
+        node("NonZero", ["x"], ["where"]),
+        node("Cast", ["where"], ["z"], to=F32),
+        node("Add", ["z", "bias"], ["y"]),
+    ]
+    fused = gaf.fuse(load_onnx(onnx_model(nodes, [value("x", [8]), value("bias", ["n"])], ["y"])))
+    x, bias = np.float32([0, 1, 0, 2, 3, 0, 0, 0]), np.float32([1, 2, 3])
+    np.testing.assert_array_equal(fused.run({"x": x, "bias": bias}, engine="interpreter")["y"], [[2, 5, 7]])
+    with pytest.raises(InvalidInputError, match="equal|condition"):
+        fused.run({"x": x, "bias": np.float32([1, 2])}, engine="interpreter")

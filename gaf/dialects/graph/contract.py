@@ -34,7 +34,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import ArrayAttr, ShapeAttr
-from gaf.dialects.common.index import Expr
+from gaf.dialects.common.index import DIMS, Expr, is_positive
 from gaf.dialects.graph.meaning import Opaque, OpMeaning
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError, InvalidInputError, UnsupportedError
@@ -446,10 +446,18 @@ def location_name(op: Operation) -> str | None:
     return loc.desc.data if isinstance(loc, NameLoc) else None
 
 
+class UnprovenEqualError(InvalidInputError):
+    """Two sizes `a` and `b` have to be equal and may be, but nothing proves it: a frontend may assume it."""
+
+    def __init__(self, what: str, a: Expr, b: Expr, **details: Any) -> None:
+        super().__init__(what, hint="the sizes are symbolic: fix them with --input-shape", **details)
+        self.a, self.b = a, b
+
+
 def broadcast_shapes(shapes: Sequence[Sequence[Expr]], what: str) -> tuple[Expr, ...]:
     """numpy broadcasting on symbolic dims.
 
-    Raises InvalidInputError when two dims differ and neither is 1, or can't be proven equal.
+    Raises InvalidInputError when two dims differ and neither is 1, UnprovenEqualError when they may be equal.
     """
     rank = max((len(s) for s in shapes), default=0)
     result: list[Expr] = []
@@ -458,19 +466,29 @@ def broadcast_shapes(shapes: Sequence[Sequence[Expr]], what: str) -> tuple[Expr,
         wide = [d for d in dims if d != 1]
         for d in wide[1:]:
             if d != wide[0]:
-                symbolic = d.as_int() is None or wide[0].as_int() is None
-                raise InvalidInputError(
-                    f"{what}: shapes don't broadcast",
-                    expected=f"dim {i - rank} to be equal or 1",
-                    got=" and ".join("[" + ", ".join(map(str, s)) + "]" for s in shapes),
-                    hint="the sizes are symbolic: fix them with --input-shape" if symbolic else None,
-                )
+                details = {
+                    "expected": f"dim {i - rank} to be equal or 1",
+                    "got": " and ".join("[" + ", ".join(map(str, s)) + "]" for s in shapes),
+                }
+                raise unequal(f"{what}: shapes don't broadcast", wide[0], d, **details)
         result.append(wide[0] if wide else dims[0])
     return tuple(result)
 
 
+def unequal(what: str, a: Expr, b: Expr, **details: Any) -> InvalidInputError:
+    """The error for two sizes that have to be equal and differ, or can't be proven to be equal."""
+    if maybe_equal(a, b):
+        return UnprovenEqualError(what, a, b, **details)
+    return InvalidInputError(what, **details)
+
+
+def maybe_equal(a: Expr, b: Expr) -> bool:
+    """False only if the two sizes are proven to differ for all values of the symbols."""
+    return a == b or not (is_positive(a - b, DIMS) or is_positive(b - a, DIMS))
+
+
 __all__ = [
-    "AtenContext", "ExportContext", "GraphOp", "ImportContext", "assume", "bool_prop", "broadcast_shapes", "dims_prop", "dtype_prop",
-    "float_prop", "from_attribute", "graph_op", "int_prop", "ints_prop", "location_name", "opt_prop_def", "str_prop",
-    "tensor_type", "to_attribute",
+    "AtenContext", "ExportContext", "GraphOp", "ImportContext", "UnprovenEqualError", "assume", "bool_prop", "broadcast_shapes",
+    "dims_prop", "dtype_prop", "float_prop", "from_attribute", "graph_op", "int_prop", "ints_prop", "location_name",
+    "maybe_equal", "opt_prop_def", "str_prop", "tensor_type", "to_attribute", "unequal",
 ]

@@ -71,15 +71,20 @@ def run_block(
     raise InternalError("block without terminator")
 
 
-def bind_results(op: Operation, results: Sequence[np.ndarray], env: dict[str, int]) -> None:
-    """Add the sizes that an op introduces (how many elements are non-zero, ...) to the values of symbols."""
+def bind_results(op: Operation, results: Sequence[np.ndarray], env: dict[str, int]) -> bool:
+    """Add the sizes that an op introduces (how many elements are non-zero, ...) to the values of symbols.
+
+    Returns True if there are any.
+    """
+    before = len(env)
     if not isinstance(op, GraphOp):
-        return
+        return False
     for value, array in zip(op.results, results):
         for dim, size in zip(value.type.shape, array.shape):  # type: ignore[attr-defined]
             symbol = dim.as_name()
             if symbol is not None and symbol not in env:
                 env[symbol] = size
+    return len(env) > before
 
 
 def run_op(

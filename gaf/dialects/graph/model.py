@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import expr_from_text
+from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, WeightOp, constant
 from gaf.dialects.graph.types import TensorType
@@ -193,26 +195,55 @@ def hint(name: str) -> str | None:
     return text if text and not text[0].isdigit() else None
 
 
-def check_conditions(model: Model, env: Mapping[str, int]) -> None:
-    """Raises InvalidInputError if the sizes of a run break a condition that the model declares."""
-    attribute = model.func.attributes.get(CONDITIONS)
-    if not isinstance(attribute, BuiltinArrayAttr):
-        return
-    for condition in attribute.data:
-        assert isinstance(condition, StringAttr)
-        left, comparison, right = re.split(r"(==|!=|<=|>=|<|>)", condition.data, maxsplit=1)
-        a, b = (expr_from_text(t).evaluate(dict(env)) for t in (left, right))
-        if not _COMPARE[comparison](a, b):
-            sizes = ", ".join(f"{k} = {v}" for k, v in sorted(env.items()))
-            raise InvalidInputError(
-                "the sizes of the inputs break a condition of the model", where=model.source,
-                expected=condition.data, got=sizes,
-            )
+@dataclass(frozen=True)
+class Condition:
+    """A comparison of two sizes, such as `S mod 16 == 0`."""
+
+    text: str
+    left: Expr
+    comparison: str
+    right: Expr
+
+    @property
+    def names(self) -> set[str]:
+        """The symbols whose values decide it."""
+        return self.left.names() | self.right.names()
+
+    def holds(self, env: Mapping[str, int]) -> bool:
+        """True if it holds for these values. Raises KeyError for a missing one."""
+        return bool(_COMPARE[self.comparison](self.left.evaluate(env), self.right.evaluate(env)))
 
 
 _COMPARE = {
     "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
+
+
+def conditions(model: Model) -> list[Condition]:
+    """What has to hold for the sizes of every run of a model."""
+    attribute = model.func.attributes.get(CONDITIONS)
+    texts = attribute.data if isinstance(attribute, BuiltinArrayAttr) else ()
+    return [_condition(t.data) for t in texts if isinstance(t, StringAttr)]
+
+
+@lru_cache(maxsize=1024)
+def _condition(text: str) -> Condition:
+    left, comparison, right = re.split(r"(==|!=|<=|>=|<|>)", text, maxsplit=1)
+    return Condition(text, expr_from_text(left), comparison, expr_from_text(right))
+
+
+def check_conditions(model: Model, env: Mapping[str, int]) -> None:
+    """Raises InvalidInputError if the sizes of a run break a condition that the model declares.
+
+    Conditions on sizes that only the run itself shows wait until `env` holds them.
+    """
+    for condition in conditions(model):
+        if condition.names <= env.keys() and not condition.holds(env):
+            sizes = ", ".join(f"{k} = {v}" for k, v in sorted(env.items()) if k in condition.names)
+            raise InvalidInputError(
+                "the sizes of the inputs break a condition of the model", where=model.source,
+                expected=condition.text, got=sizes,
+            )  # fmt: skip
 
 
 def bind_symbols(

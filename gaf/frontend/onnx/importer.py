@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph import registry
-from gaf.dialects.graph.contract import tensor_type
+from gaf.dialects.graph.contract import UnprovenEqualError, tensor_type
 from gaf.dialects.graph.model import Model, new_model
 from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedError
 from gaf.frontend import custom
@@ -232,7 +232,7 @@ class _Importer:
                         self.builder, node, operands, attributes, opset, location, where, self.folder
                     )
                     try:
-                        results = result_list(registry.by_onnx(domain, node.op_type).from_onnx(context))
+                        results = self._op(registry.by_onnx(domain, node.op_type), context)
                     except UnsupportedError as error:
                         if not support.runs_on_host(domain, node.op_type, opset):
                             raise
@@ -333,6 +333,18 @@ class _Importer:
             self.builder.model.notes.append(note)
 
     # -- kinds of nodes ---------------------------------------------------------------------------------
+
+    def _op(self, op: Any, context: NodeContext) -> list[SSAValue | None]:
+        """The results of a node that is a graph op. Sizes that it needs equal and may be so are assumed to be."""
+        while True:
+            try:
+                return result_list(op.from_onnx(context))
+            except UnprovenEqualError as error:
+                self.builder.assume_equal(error.a, error.b, context.location)
+                assumed = [o if o is None else self.builder.assumed(o, context.location) for o in context.operands]
+                if assumed == context.operands:
+                    raise
+            context.operands = assumed
 
     def _direct(
         self,

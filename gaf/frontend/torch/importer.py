@@ -18,7 +18,6 @@ from gaf.dialects.common.index import Expr
 from gaf.dialects.graph import registry
 from gaf.dialects.graph.contract import tensor_type
 from gaf.dialects.graph.model import Model, new_model
-from gaf.dialects.graph.ops.common import maybe_equal
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.torch_call import call_text, encode, to_numpy
 from gaf.dialects.graph.types import TensorType

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import const, expr, sym
+from gaf.dialects.common.index import const, expr, floordiv, sym
 from gaf.dialects.graph import registry
 from gaf.dialects.graph.contract import GraphOp
 
@@ -397,6 +397,7 @@ def shape() -> Iterator[Case]:
     ]
     for source, target in reshapes:
         yield Case("reshape", (normal(*source),), {"shape": dims(*target)})
+    yield Case("assume_shape", (normal(3, 4),), {"shape": dims(3, 4)})
     yield Case("squeeze", (normal(1, 2, 1),), {"axes": (0, 2)})
     yield Case("squeeze", (normal(1, 2, 1),), {"axes": (-1,)})
     yield Case("unsqueeze", (normal(2, 3),), {"axes": (0, 2)})
@@ -567,6 +568,7 @@ def symbolic_cases() -> list[Symbolic]:
     b, s = sym("B"), sym("S")
     return [
         ("reshape", [("B", "S", 12)], {"shape": (b * s, const(12))}),
+        ("assume_shape", [("B", "S", 12)], {"shape": (b, floordiv(s + 5, const(2)), const(12))}),
         ("reshape", [(b * s, 12)], {"shape": (b, s, const(12))}),
         ("reshape", [("B", "S", 12)], {"shape": (b, s, const(3), const(4))}),
         ("reshape", [("B", "S", 3, 4)], {"shape": (b, s * 12)}),

@@ -17,6 +17,7 @@ FAMILIES = (
     "norm",
     "channel_norm",
     "shape",
+    "assume",
     "slice",
     "index",
     "create",

@@ -21,6 +21,7 @@ from gaf.dialects.graph.contract import (
     float_prop,
     graph_op,
     int_prop,
+    maybe_equal,
     tensor_type,
 )
 from gaf.dialects.graph.meaning import (
@@ -38,7 +39,6 @@ from gaf.dialects.graph.ops.common import (
     export_float,
     finish,
     format_dims,
-    maybe_equal,
     same_dtype,
 )
 from gaf.dialects.graph.ops.norm import SQUARED_DISTANCE

@@ -13,7 +13,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import index, scalar
 from gaf.dialects.common.index import DIMS, Expr, expr, is_nonneg, is_positive
 from gaf.dialects.common.scalar import Arg, Call, Const, Scalar
-from gaf.dialects.graph.contract import ExportContext, ImportContext
+from gaf.dialects.graph.contract import ExportContext, ImportContext, maybe_equal
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError, UnsupportedError
 
@@ -62,11 +62,6 @@ def check_kind(dtype: dt.DType, kinds: Sequence[str], what: str) -> None:
     """Raises InvalidInputError unless the element type is of one of `kinds`."""
     if dtype.kind not in kinds:
         raise InvalidInputError(f"{what}: wrong element type", expected=" or ".join(kinds), got=dtype)
-
-
-def maybe_equal(a: Expr, b: Expr) -> bool:
-    """False only if the two sizes are proven to differ for all values of the symbols."""
-    return a == b or not (is_positive(a - b, DIMS) or is_positive(b - a, DIMS))
 
 
 def concrete(dims: Iterable[Expr], env: Mapping[str, int], what: str) -> tuple[int, ...]:

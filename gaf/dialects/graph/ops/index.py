@@ -22,6 +22,7 @@ from gaf.dialects.graph.contract import (
     dims_prop,
     graph_op,
     int_prop,
+    maybe_equal,
     str_prop,
     tensor_type,
 )
@@ -35,7 +36,6 @@ from gaf.dialects.graph.ops.common import (
     finish,
     format_dims,
     is_symbolic,
-    maybe_equal,
     norm_axis,
     same_dtype,
     scalar_dim,

@@ -20,6 +20,7 @@ from gaf.dialects.graph.contract import (
     broadcast_shapes,
     graph_op,
     tensor_type,
+    unequal,
 )
 from gaf.dialects.graph.meaning import Dim, Meaning, Read, Stage, broadcast_index, result_dims
 from gaf.dialects.graph.ops.common import (
@@ -28,7 +29,6 @@ from gaf.dialects.graph.ops.common import (
     computing,
     finish,
     format_dims,
-    maybe_equal,
     same_dtype,
 )
 from gaf.dialects.graph.ops.shape import SqueezeOp, UnsqueezeOp
@@ -70,13 +70,12 @@ class MatMulOp(GraphOp):
                 got=f"ranks {a.rank} and {b.rank}",
             )
         if a.shape[-1] != b.shape[-2]:
-            raise InvalidInputError(
+            raise unequal(
                 f"{cls.name}: the summed dims differ",
+                a.shape[-1],
+                b.shape[-2],
                 expected=f"{a.shape[-1]} rows in b (the columns of a {format_dims(a.shape)})",
                 got=format_dims(b.shape),
-                hint="the sizes are symbolic: fix them with --input-shape"
-                if maybe_equal(a.shape[-1], b.shape[-2])
-                else None,
             )
         batch = broadcast_shapes([a.shape[:-2], b.shape[:-2]], f"{cls.name}: batch dims")
         return [TensorType.of((*batch, a.shape[-2], b.shape[-1]), dtype)]

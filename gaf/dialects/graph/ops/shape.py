@@ -20,7 +20,9 @@ from gaf.dialects.graph.contract import (
     dims_prop,
     graph_op,
     ints_prop,
+    maybe_equal,
     tensor_type,
+    unequal,
 )
 from gaf.dialects.graph.meaning import Piece, View, broadcast_index, result_dims
 from gaf.dialects.graph.ops.common import (
@@ -28,7 +30,6 @@ from gaf.dialects.graph.ops.common import (
     dim_list,
     format_dims,
     int_list,
-    maybe_equal,
     norm_axes,
 )
 from gaf.dialects.graph.types import TensorType
@@ -241,9 +242,8 @@ class SqueezeOp(ViewOp):
         axes = norm_axes(attrs["axes"], x.rank, cls.name)
         for axis in axes:
             if x.shape[axis] != 1:
-                raise InvalidInputError(
-                    f"{cls.name}: dim {axis} is not 1", expected="size 1", got=format_dims(x.shape)
-                )
+                details = {"expected": "size 1", "got": format_dims(x.shape)}
+                raise unequal(f"{cls.name}: dim {axis} is not 1", x.shape[axis], const(1), **details)
         return [TensorType.of([d for i, d in enumerate(x.shape) if i not in axes], x.dtype)]
 
     def reference_with_symbols(

@@ -38,6 +38,7 @@ from gaf.dialects.graph.contract import (
     ints_prop,
     str_prop,
     tensor_type,
+    unequal,
 )
 from gaf.dialects.graph.meaning import Guard, Piece, View
 from gaf.dialects.graph.ops.common import (
@@ -45,7 +46,6 @@ from gaf.dialects.graph.ops.common import (
     dim_list,
     format_dims,
     int_list,
-    maybe_equal,
     norm_axis,
     number,
     same_dtype,
@@ -258,19 +258,13 @@ class ConcatOp(GraphOp):
         dtype, first = same_dtype(operands, cls.name), operands[0]
         axis = norm_axis(attrs["axis"], first.rank, cls.name)
         for other in operands[1:]:
-            fits = other.rank == first.rank and all(
-                a == b for i, (a, b) in enumerate(zip(first.shape, other.shape)) if i != axis
-            )
-            if not fits:
-                close = other.rank == first.rank and all(
-                    maybe_equal(a, b) for a, b in zip(first.shape, other.shape)
-                )
-                raise InvalidInputError(
-                    f"{cls.name}: operands differ outside dim {axis}",
-                    expected=format_dims(first.shape),
-                    got=format_dims(other.shape),
-                    hint="the sizes are symbolic: fix them with --input-shape" if close else None,
-                )
+            what = f"{cls.name}: operands differ outside dim {axis}"
+            details = {"expected": format_dims(first.shape), "got": format_dims(other.shape)}
+            if other.rank != first.rank:
+                raise InvalidInputError(what, **details)
+            for i, (a, b) in enumerate(zip(first.shape, other.shape)):
+                if i != axis and a != b:
+                    raise unequal(what, a, b, **details)
         total = sum((o.shape[axis] for o in operands), const(0))
         return [TensorType.of([total if i == axis else d for i, d in enumerate(first.shape)], dtype)]
 
