@@ -18,14 +18,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from benchmarks.common import finish, parser, table
+from benchmarks.isolated import Lost, run_isolated
 
 KEYS = ("right", "wrong", "refused", "crashed")
 UNSPECIFIED = ("empty", "new_empty")  # what is in the memory is not part of the result
@@ -43,46 +43,43 @@ class Outcome:
     host: tuple[str, ...] = ()  # the ops that no kernel computes, with the reason
 
 
-def names(pattern: Sequence[str]) -> list[str]:
-    """The ops of the database, in order; `pattern` keeps those that start with one of its words."""
+@cache
+def database() -> dict[str, Any]:
+    """Every OpInfo by name and variant: `div.floor_rounding`."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    every = [full_name(op) for op in op_db]
-    return [n for n in every if not pattern or any(n.startswith(p) for p in pattern)]
+    return {f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name: op for op in op_db}
 
 
-def full_name(op: Any) -> str:
-    """Name and variant of an OpInfo: `div.floor_rounding`."""
-    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+@dataclass(frozen=True)
+class OpCases:
+    """The work of a child process: the cases of one op."""
+
+    limit: int
+    engine: str
+
+    def __call__(self, name: str, first: int) -> Iterator[Outcome]:
+        """The outcomes of the samples from number `first` on."""
+        warnings.filterwarnings("ignore")
+        logging.disable(logging.ERROR)
+        op = database()[name]
+        for i, sample in enumerate(samples(op, self.limit)):
+            if i >= first:
+                yield run_case(name, i, op, sample, self.engine)
 
 
-def run_shard(shard: int, shards: int, limit: int, pattern: Sequence[str], engine: str) -> list[Outcome]:
-    """Every `shards`-th op from `shard` on."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.ERROR)
-    wanted = set(names(pattern)[shard::shards])
-    found: list[Outcome] = []
-    for op in op_db:
-        name = full_name(op)
-        if name in wanted:
-            found += [run_case(name, i, op, sample, engine) for i, sample in enumerate(samples(op, limit))]
-    return found
-
-
-def samples(op: Any, limit: int) -> Iterator[Any]:
-    """The first sample inputs that PyTorch itself computes without error."""
+def samples(op: Any, limit: int) -> list[Any]:
+    """The first sample inputs, in the first element type that the op has."""
     import torch
 
     kinds = [k for k in (torch.float32, torch.int64, torch.bool) if k in op.supported_dtypes("cpu")]
     if not kinds:
-        return
+        return []
     torch.manual_seed(0)
     try:
-        yield from list(op.sample_inputs("cpu", kinds[0]))[:limit]
+        return list(op.sample_inputs("cpu", kinds[0]))[:limit]
     except Exception:  # the database needs a package that is not there
-        return
+        return []
 
 
 def run_case(name: str, index: int, op: Any, sample: Any, engine: str) -> Outcome:
@@ -104,12 +101,15 @@ def run_case(name: str, index: int, op: Any, sample: Any, engine: str) -> Outcom
         return [r for r in pytree.tree_leaves(op.op(*args, **kwargs)) if isinstance(r, torch.Tensor)]
 
     tensors = [leaves[i].detach() for i in places]
+    changed = [t.clone() for t in tensors]
     try:
-        expected = call(*(t.clone() for t in tensors))
+        expected = call(*changed)
     except Exception:
         return Outcome(name, index, "refused", reason="PyTorch itself refuses the sample")
+    if not expected:
+        return Outcome(name, index, "refused", reason="the result is no tensor")
     try:
-        model, is_random = capture(call, tensors, name)
+        model, mutated, is_random = capture(call, tensors, name)
         fused = gaf.fuse(model)
         got = list(fused.run(arrays(model, tensors), engine=engine).values())
     except InternalError as error:
@@ -121,7 +121,8 @@ def run_case(name: str, index: int, op: Any, sample: Any, engine: str) -> Outcom
             name, index, "crashed", reason=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         )
     values = not is_random and not name.startswith(UNSPECIFIED)
-    reason = difference(got, expected, wide_results(call, tensors), values)
+    wide = wide_results(call, tensors, mutated)
+    reason = difference(got, [*expected, *(changed[i] for i in mutated)], wide, values)
     host = tuple(re.sub(r"^\d+ x (\S+) \(.*?\)", r"\1", text) for text in fused.fallbacks)
     return Outcome(
         name,
@@ -140,10 +141,10 @@ def arrays(model: Any, tensors: Sequence[Any]) -> dict[str, np.ndarray]:
     return {n: to_numpy(t) for n, t in zip(model.input_names, tensors)}
 
 
-def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -> tuple[Any, bool]:
-    """The model of a function of tensors, and whether it draws random numbers.
+def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -> tuple[Any, list[int], bool]:
+    """The model of a function of tensors, the tensors it changes, and whether it draws random numbers.
 
-    As torch.export does it, without its checks of modules and structures, which take ten times as long.
+    The model returns the results, then the new values of the tensors that the function changes. As torch.export does it, without its checks of modules and structures, which take ten times as long.
     """
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
@@ -160,13 +161,19 @@ def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         raise UnsupportedError(f"PyTorch can't capture it: {reason}") from error
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    changed: dict[Any, Any] = {}
+    for node in list(module.graph.nodes):
+        if node.target is torch.ops.aten.copy_.default and node.args[0] in inputs:
+            changed[node.args[0]] = node.args[1]
+            node.replace_all_uses_with(node.args[1])
+            module.graph.erase_node(node)
     nodes = list(module.graph.nodes)
-    inputs = {n: n.name for n in nodes if n.op == "placeholder"}
     held = {n: Held(n.name, getattr(module, n.target)) for n in nodes if n.op == "get_attr"}
     (results,) = nodes[-1].args
-    importer = GraphImporter(module.graph, inputs, held, name=name, source=name, num_source_ops=len(nodes))
-    outputs = [(f"y{i}", n) for i, n in enumerate(results)]
-    return importer.run(outputs), any(map(draws, nodes))
+    importer = GraphImporter(module.graph, {n: n.name for n in inputs}, held, name=name, source=name, num_source_ops=len(nodes))
+    outputs = [(f"y{i}", n) for i, n in enumerate([*results, *changed.values()])]
+    return importer.run(outputs), [inputs.index(n) for n in changed], any(map(draws, nodes))
 
 
 def draws(node: Any) -> bool:
@@ -176,12 +183,15 @@ def draws(node: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
-def wide_results(call: Callable[..., list[Any]], tensors: Sequence[Any]) -> list[Any] | None:
-    """The same in float64, if the op can."""
+def wide_results(
+    call: Callable[..., list[Any]], tensors: Sequence[Any], mutated: Sequence[int]
+) -> list[Any] | None:
+    """Results and changed tensors in float64, if the op can."""
     import torch
 
+    wide = [t.double() if t.dtype == torch.float32 else t.clone() for t in tensors]
     try:
-        return call(*(t.double() if t.dtype == torch.float32 else t for t in tensors))
+        return [*call(*wide), *(wide[i] for i in mutated)]
     except Exception:
         return None
 
@@ -218,6 +228,14 @@ def agrees(a: Any, b: Any) -> bool:
     return bool(torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance, equal_nan=True))
 
 
+def a_part(text: str) -> tuple[int, int]:
+    """`2/5` as numbers. Raises ValueError."""
+    part, parts = map(int, text.split("/"))
+    if not 1 <= part <= parts:
+        raise ValueError(text)
+    return part, parts
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run all shards and print; returns the exit code."""
     options = parser(__doc__)
@@ -225,26 +243,25 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("--only", nargs="+", default=[], metavar="OP", help="ops whose name starts so")
     options.add_argument("--engine", default="interpreter", help="interpreter, host or check")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--seconds", type=float, default=60.0, help="time limit of a case (default 60)")
+    options.add_argument("--part", type=a_part, default=(1, 1), metavar="I/N", help="every N-th op from the I-th on")
     options.add_argument("--list", action="store_true", help="print every case that is not right")
     args = options.parse_args(argv)
     start = time.perf_counter()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    shards = max(args.jobs * 8, 1)
+    ops = [n for n in database() if not args.only or any(n.startswith(p) for p in args.only)]
+    part, parts = args.part
     found: list[Outcome] = []
     listed = ("wrong", "crashed", "refused") if args.list else ("wrong", "crashed")
-    # torch has threads already: a fork would inherit their locks
-    with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
-        work = [
-            pool.submit(run_shard, i, shards, args.samples, args.only, args.engine) for i in range(shards)
-        ]
-        for i, future in enumerate(work):
-            for outcome in future.result():
-                found.append(outcome)
-                if outcome.kind in listed:
-                    print(f"{outcome.kind}: {outcome.op} #{outcome.sample}: {outcome.reason}", flush=True)
-            print(
-                f"{i + 1}/{shards}: {len(found)} cases, {time.perf_counter() - start:.0f} s", file=sys.stderr
-            )
+    work = OpCases(args.samples, args.engine)
+    for outcome in run_isolated(work, ops[part - 1 :: parts], jobs=args.jobs, seconds=args.seconds):
+        if isinstance(outcome, Lost):
+            outcome = Outcome(outcome.task, outcome.case, "crashed", reason=outcome.reason)
+        found.append(outcome)
+        if outcome.kind in listed:
+            print(f"{outcome.kind}: {outcome.op} #{outcome.sample}: {outcome.reason}", flush=True)
+        if len(found) % 250 == 0:
+            print(f"{len(found)} cases, {time.perf_counter() - start:.0f} s", file=sys.stderr)
     counts = Counter(o.kind for o in found)
     through = sum(o.kind == "right" and o.kernels for o in found)
     figures = {"total": len(found), **{k: counts[k] for k in KEYS}, "through_kernels": through}
