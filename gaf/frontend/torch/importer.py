@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.common.index import Expr
 from gaf.dialects.graph import registry
-from gaf.dialects.graph.contract import tensor_type
+from gaf.dialects.graph.contract import maybe_equal, tensor_type
 from gaf.dialects.graph.model import Model, new_model
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.torch_call import call_text, encode, to_numpy
