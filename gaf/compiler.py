@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,10 @@ from gaf.passes.pipeline import ascendc_pipeline, graph_pipeline, run_pipeline, 
 from gaf.report.text import log_fusions, log_stream
 from gaf.runtime.executor import Executor, Observer, kernel_names
 from gaf.runtime.kernel import Kernel
+from gaf.target import chip
 
 if TYPE_CHECKING:
+    from gaf.runtime.chains import Chain
     from gaf.runtime.verify import Verification
 
 
@@ -73,6 +76,15 @@ class FusedModel:
             op for op in self.model.block.ops
             if isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp)
         ]
+
+    @cached_property
+    def chains(self) -> list[Chain]:
+        """Launches of super-kernels, several kernels each; none with `enable_superkernel=False`."""
+        if not self.config.enable_superkernel:
+            return []
+        from gaf.runtime.chains import find_chains
+
+        return find_chains(self.model.block, {k.name: k for k in self.kernels}, chip(self.config.target))
 
     @property
     def num_ops(self) -> int:
@@ -197,7 +209,7 @@ def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, f
         raise InternalError(f"lower-tile made no kernel of '{tile.sym_name.data}'")
     with _timed(seconds, "print"):
         source = print_kernel(op)
-        host = HostTiling(op)
+        host = HostTiling(op, chip(config.target))
     attributes = planned_tile.attributes
     return Kernel(
         op.sym_name.data,

@@ -44,10 +44,15 @@ def print_kernel(kernel: KernelOp) -> str:
 
 
 class KernelPrinter:
-    """Prints one kernel; serves as the `Cpp` context of its ops."""
+    """Prints one kernel; serves as the `Cpp` context of its ops.
 
-    def __init__(self, kernel: KernelOp) -> None:
+    With `function` it prints a device function of that name in place of the kernel: same arguments, then the
+    index of the core (or group) and how many work on it.
+    """
+
+    def __init__(self, kernel: KernelOp, function: str | None = None) -> None:
         self.kernel = kernel
+        self.function = function
         self.fields = {n for n, _ in kernel.tiling.data}
         self.signs = field_signs(kernel.symbols.data, kernel.tiling.data)
         self.host_signs = field_signs(kernel.symbols.data, kernel.tiling.data)
@@ -93,7 +98,7 @@ class KernelPrinter:
 
     def text(self) -> str:
         """The whole file."""
-        body = list(self._function())
+        body = self.lines()
         lines = [
             *self._comment(),
             "",
@@ -103,6 +108,10 @@ class KernelPrinter:
         ]
         lines += [*tiling_struct_text(self.kernel), "", *body]
         return "\n".join(part for line in lines for part in wrap(line.rstrip())) + "\n"
+
+    def lines(self) -> list[str]:
+        """The kernel's function alone."""
+        return list(self._function())
 
     def _plain(self, e: Expr) -> str:
         """An expression of host values, for people."""
@@ -134,8 +143,32 @@ class KernelPrinter:
         yield f"// Runs on {cores}; launch width {width_text}; workspace {bytes_text} bytes."
 
     def _function(self) -> Iterator[str]:
-        yield self.kernel.header(self)
-        yield "{"
+        if self.function is None:
+            yield self.kernel.header(self)
+            yield "{"
+            yield from self._start()
+        else:
+            yield self._member_header()
+            yield "{"
+        for name, value in zip(self.kernel.arg_names.data, self.kernel.body.block.args, strict=True):
+            element = cpp_type(value.type.element)  # type: ignore[attr-defined]
+            gm = self.declare(value, "Gm")
+            yield f"{INDENT}GlobalTensor<{element}> {gm};"
+            yield f"{INDENT}{gm}.SetGlobalBuffer((__gm__ {element} *){name});"
+        yield f"{INDENT}TPipe pipe;"
+        yield from self._block(self.kernel.body.block, 1)
+        yield "}"
+
+    def _member_header(self) -> str:
+        params = "".join(f"GM_ADDR {n}, " for n in self.kernel.arg_names.data)
+        tiling = tiling_struct(self.kernel.sym_name.data)
+        return (
+            f"__aicore__ inline void {self.function}({params}GM_ADDR workspace, const {tiling} &t, int64_t block,"
+            " int64_t blocks)"
+        )
+
+    def _start(self) -> Iterator[str]:
+        """The kernel's type, and where in the launch this core stands."""
         kind = self.kernel.kind.data
         task = kind.cpp
         if kind is KernelKind.AIV and any(isinstance(op, SyncAllOp) for op in self.kernel.walk()):
@@ -154,14 +187,6 @@ class KernelPrinter:
         if "blocks" in used:
             yield f"{INDENT}const int64_t blocks = GetBlockNum();"
         yield ""
-        for name, value in zip(self.kernel.arg_names.data, self.kernel.body.block.args, strict=True):
-            element = cpp_type(value.type.element)  # type: ignore[attr-defined]
-            gm = self.declare(value, "Gm")
-            yield f"{INDENT}GlobalTensor<{element}> {gm};"
-            yield f"{INDENT}{gm}.SetGlobalBuffer((__gm__ {element} *){name});"
-        yield f"{INDENT}TPipe pipe;"
-        yield from self._block(self.kernel.body.block, 1)
-        yield "}"
 
     def _used_names(self) -> set[str]:
         found: set[str] = set()

@@ -66,8 +66,8 @@ def _cards(report: Report) -> Iterator[str]:
         both("operators → kernels", "算子 → 核"),
         f"{report.ops_before} → {report.kernels}",
         both(
-            f"{len(report.kernel_list)} different kernels, {host} ops on the host",
-            f"{len(report.kernel_list)} 种核，{host} 个算子在主机执行",
+            f"{len(report.kernel_list)} different kernels, {host} ops on the host, {report.launches} launches",
+            f"{len(report.kernel_list)} 种核，{host} 个算子在主机执行，共启动 {report.launches} 次",
         ),
     )
     share = 100 * (1 - report.memory_saved)
@@ -180,6 +180,28 @@ def _table(
     yield "</tbody></table></div>"
 
 
+def _super_kernels(report: Report) -> Iterator[str]:
+    if not report.super_kernels:
+        return
+    saved = sum(s.saved for s in report.super_kernels)
+    yield _heading("Super-kernels", "超级核")
+    yield f'<p class="sub">{both(f"Several kernels in one launch: {saved} launches saved.", f"多个核合并为一次启动：节省 {saved} 次启动。")}</p>'
+    head = (
+        both("super-kernel", "超级核"),
+        both("launches", "启动次数"),
+        both("cores", "核类型"),
+        both("kernels in order; ‖ is a barrier", "按序的核；‖ 为同步"),
+    )
+    rows = []
+    for s in report.super_kernels:
+        parts = []
+        for name, barrier in zip(s.kernels, s.barriers):
+            mark = f'<span title="{escape(barrier)}">‖</span> ' if barrier is not None else ""
+            parts.append(f'{mark}<a href="#kernel-{escape(name)}"><code>{escape(name)}</code></a>')
+        rows.append((f"<code>{escape(s.name)}</code>", str(s.launches), escape(s.kind), " ".join(parts)))
+    yield from _table(head, rows, right=(1,))
+
+
 def _kernel_table(report: Report) -> Iterator[str]:
     if not report.kernel_list:
         return
@@ -211,6 +233,7 @@ def _kernel_table(report: Report) -> Iterator[str]:
     yield from _table(head, rows, right=(1, 3, 4, 5, 6), unused=unused)
     if unused:
         yield f'<p class="sub">{both("Kernels with 0 launches serve sizes that the others do not fit.", "启动次数为 0 的核用于其他核无法容纳的尺寸。")}</p>'
+    yield from _super_kernels(report)
 
 
 def _error(kernel: KernelReport) -> str:

@@ -93,6 +93,22 @@ class LaunchReport:
 
 
 @dataclass
+class SuperKernelReport:
+    """Kernels that one launch runs, in order, with the barrier before each; `launches` are its uses in one run."""
+
+    name: str
+    kind: str
+    kernels: list[str]
+    barriers: list[str | None]
+    launches: int
+
+    @property
+    def saved(self) -> int:
+        """Launches saved in one run of the model."""
+        return self.launches * (len(self.kernels) - 1)
+
+
+@dataclass
 class HostReport:
     """Ops of one type that run on the host."""
 
@@ -127,8 +143,9 @@ class Candidate:
 class Report:
     """Everything a reader of a fusion wants to know.
 
-    `ops_before` counts ops as the user wrote them. `launches` are generated kernels per run, a kernel with b
-    grid-wide barriers counting max(1, b); `kernels` adds the ops that stay on the host, views excluded.
+    `ops_before` counts ops as the user wrote them. `kernels` are the generated kernels of one run, a kernel with
+    b grid-wide barriers counting max(1, b), and the ops that stay on the host, views excluded; `launches` are what
+    is launched for the generated ones when super-kernels join several.
     `bytes_before` and `bytes_after` are what all ops, or all kernels and host ops, read and write when every
     operand moves once, views cost nothing and constants are folded, at the sizes in `symbols`.
     """
@@ -154,6 +171,7 @@ class Report:
     candidates: list[Candidate]
     decisions: list[DecisionReport]
     notes: list[str]
+    super_kernels: list[SuperKernelReport] = field(default_factory=list)
     verification: dict[str, Any] | None = None
     opportunities: list[dict[str, Any]] = field(default_factory=list)
     """Groups that the search priced, with gains and costs; those it left apart say why."""
@@ -202,6 +220,7 @@ class Report:
             "fusions": self.fusions,
             "kernels": [_plain(k) for k in self.kernel_list],
             "launches": [_plain(s) for s in self.steps],
+            "super_kernels": [{**_plain(s), "saved": s.saved} for s in self.super_kernels],
             "host": [_plain(h) for h in self.host],
             "candidates": [_plain(c) for c in self.candidates],
             "decisions": [_plain(d) for d in self.decisions],
@@ -249,7 +268,8 @@ def build_report(
     reports = _kernel_reports(fused, steps, env, strict)
     barriers = {k.name: k.barriers for k in reports}
     host = _host(model)
-    launches = sum(max(1, barriers[s.kernel]) for s in steps if s.kernel is not None)
+    launched = sum(max(1, barriers[s.kernel]) for s in steps if s.kernel is not None)
+    chained = _super_kernels(fused)
     report = Report(
         version=__version__,
         model=source.name,
@@ -261,12 +281,13 @@ def build_report(
         outputs=[f"{n}: {t}" for n, t in zip(source.output_names, source.output_types)],
         symbols={s: env[s] for s in input_symbols(source)},
         ops_before=source.num_ops,
-        launches=launches,
-        kernels=launches + sum(h.count for h in host),
+        launches=launched - sum(s.saved for s in chained),
+        kernels=launched + sum(h.count for h in host),
         bytes_before=OpBytes(env, strict).model(source),
         bytes_after=sum(s.bytes for s in steps),
         float_ops_outside_kernels=sum(_is_float(op) for op in _host_ops(model)),
         kernel_list=reports,
+        super_kernels=chained,
         steps=steps,
         host=host,
         candidates=_candidates(fused),
@@ -278,6 +299,21 @@ def build_report(
     if verification is not None:
         report.attach(verification)
     return report
+
+
+def _super_kernels(fused: FusedModel) -> list[SuperKernelReport]:
+    uses = Counter(c.kernel.name for c in fused.chains)
+    kernels = {c.kernel.name: c.kernel for c in fused.chains}
+    return [
+        SuperKernelReport(
+            name,
+            k.kind.value,
+            [m.kernel.sym_name.data for m in k.members],
+            [b.value if b is not None else None for b in k.barriers],
+            uses[name],
+        )
+        for name, k in kernels.items()
+    ]
 
 
 # -- the host ---------------------------------------------------------------------------------------

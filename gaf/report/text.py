@@ -81,8 +81,8 @@ def figures_text(report: Report) -> list[str]:
     used = sum(k.launches > 0 for k in report.kernel_list)
     lines = [
         f"ops in the model      {report.ops_before}",
-        f"kernels               {report.kernels}: {report.launches} launches of {used} generated kernels, "
-        f"{host} on the host",
+        f"kernels               {report.kernels}: {report.kernels - host} of {used} generated kernels, {host} on the host",
+        f"launches              {report.launches}{_saved(report)}",
         f"bytes moved before    {bytes_text(report.bytes_before)} (every op on its own{'; ' + sizes if sizes else ''})",
         f"bytes moved after     {bytes_text(report.bytes_after)} ({100 * report.memory_saved:.0f} % less)",
     ]
@@ -91,6 +91,13 @@ def figures_text(report: Report) -> list[str]:
             "fusions               " + ", ".join(f"{n} x {kind}" for kind, n in report.fusions.items())
         )
     return lines
+
+
+def _saved(report: Report) -> str:
+    chained = report.super_kernels
+    if not chained:
+        return ""
+    return f": {sum(s.saved for s in chained)} saved by {len(chained)} super-kernels, used {sum(s.launches for s in chained)} times"
 
 
 def kernel_rows(report: Report) -> list[str]:

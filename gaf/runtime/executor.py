@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import bind_results, check_inputs, run_block, run_op
@@ -26,6 +26,7 @@ from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from gaf.runtime.chains import Chain
     from gaf.runtime.kernel import Kernel
     from gaf.runtime.timeline import Timeline
     from gaf.runtime.twin import LaunchResult
@@ -60,6 +61,7 @@ class Executor:
             raise InvalidInputError(f"unknown engine '{engine}'", expected=", ".join(ENGINES))
         self.model, self.kernels, self.engine = model, kernels, engine
         self.built: Mapping[str, Any] = {}
+        self.built_chains: dict[str, Any] = {}
         self.notes: list[str] = []
         self._lock = threading.Lock()
 
@@ -74,15 +76,41 @@ class Executor:
                 sources = [(k.name, k.source) for k in self.kernels.values()]
                 self.built = build_kernels(sources, mode=TWIN_MODES[self.engine], on_progress=on_progress)
 
-    def run(self, inputs: Mapping[str, np.ndarray], observe: Observer | None = None) -> dict[str, np.ndarray]:
-        """The model's outputs; `observe` sees every kernel launch."""
+    def build_chains(self, chains: Sequence[Chain]) -> None:
+        """Compile the super-kernels of `chains` for the engine (cached on disk)."""
+        from gaf.runtime.twin import build_kernels
+
+        kernels = {c.kernel.name: c.kernel for c in chains}
+        missing = [(name, k.source) for name, k in kernels.items() if name not in self.built_chains]
+        if missing and self.engine in TWIN_MODES:
+            self.built_chains |= build_kernels(missing, mode=TWIN_MODES[self.engine])
+
+    def run(
+        self, inputs: Mapping[str, np.ndarray], observe: Observer | None = None, chains: Sequence[Chain] = ()
+    ) -> dict[str, np.ndarray]:
+        """The model's outputs; `observe` sees every kernel launch.
+
+        `chains` are launched as super-kernels where sizes allow it, on the engines that run C++; `observe` then
+        sees a launch per member, with the violations and the timeline of the whole at the first one.
+        """
         self.build()
+        if self.engine not in TWIN_MODES:
+            chains = ()
+        self.build_chains(chains)
+        starts = {c.ops[0]: c for c in chains}
         model = self.model
         arrays = check_inputs(model, inputs)
         env = dict(bind_symbols(model.input_names, model.input_types, arrays, model.source))
         check_conditions(model, env)
         values: dict[SSAValue, np.ndarray] = dict(zip(model.block.args, arrays))
+        skip_to: Operation | None = None
         for op in model.block.ops:
+            if skip_to is not None:
+                skip_to = None if op is skip_to else skip_to
+                continue
+            if op in starts and self._launch_chain(starts[op], values, env, observe):
+                skip_to = starts[op].ops[-1]
+                continue
             operands = [values[o] for o in op.operands]
             if isinstance(op, ReturnOp):
                 return dict(zip(model.output_names, (contiguous(o) for o in operands)))
@@ -118,6 +146,50 @@ class Executor:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
             observe(Launch(fused, kernel, list(operands), outputs, env, *seen))
         return outputs
+
+    def _launch_chain(
+        self, chain: Chain, values: dict[SSAValue, np.ndarray], env: Mapping[str, int], observe: Observer | None
+    ) -> bool:
+        """Run a chain as one launch and add its results to `values`; False if these sizes need something else."""
+        arrays = dict(values)
+        for op in chain.span:
+            if not isinstance(op, FusedOp):
+                arrays.update(zip(op.results, run_op(op, [arrays[o] for o in op.operands], self.model.weights, dict(env))))
+                continue
+            operands = [arrays[o] for o in op.operands]
+            if _local_symbols(op, operands, env) is not env or any(a.size == 0 for a in operands):
+                return False
+            for result in op.results:
+                kind = tensor_type(result)
+                arrays[result] = np.empty(kind.concrete(dict(env)), kind.dtype.numpy)
+                if arrays[result].size == 0:
+                    return False
+        steps = [(op, member.kernel.sym_name.data) for op, member in zip(chain.ops, chain.kernel.members)]
+        if any(self._first_fitting(op, env) != name for op, name in steps):
+            return False
+        launch = chain.kernel.evaluate(env)
+        given = [contiguous(arrays[v]) for v in chain.values]
+        found: LaunchResult = self.built_chains[chain.kernel.name].launch(
+            given, launch.workspace, launch.packed, launch.blocks, outputs=chain.kernel.num_outputs
+        )
+        if found.deadlock:
+            members = ", ".join(name for _, name in steps)
+            raise InternalError(
+                f"super-kernel '{chain.kernel.name}' deadlocks on the host twin", where=members, got=found.message
+            )
+        values.update(arrays)
+        if observe is not None:
+            for number, (op, name) in enumerate(steps):
+                seen = (found.violations, found.notes, found.timeline) if number == 0 else ()
+                operands, results = [arrays[o] for o in op.operands], [arrays[r] for r in op.results]
+                observe(Launch(op, self.kernels[name], operands, results, env, *seen))
+        return True
+
+    def _first_fitting(self, fused: FusedOp, env: Mapping[str, int]) -> str | None:
+        try:
+            return self.select(fused, env).name
+        except UnsupportedError:
+            return None
 
     def _note(self, text: str) -> None:
         """Say once what happened that is slower than it should be."""

@@ -234,9 +234,29 @@ def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, eng
     tolerances = [
         min((base or tolerance_of(t.dtype.eps or dt.F32.eps, 1)) * float(np.sqrt(depth)), 0.1) for t in model.output_types
     ]
+    if engine == "check" and fused.chains:
+        result.violations += _check_chains(fused, inputs, outputs)
     reference = run_model(model, inputs, wide=True)
     result.outputs += judge_outputs(model, inputs, outputs, reference, tolerances)
     return result
+
+
+def _check_chains(
+    fused: FusedModel, inputs: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> list[dict[str, Any]]:
+    """What check mode finds in the super-kernels, and outputs that aren't those of the kernels one by one, bit for bit."""
+    found: list[dict[str, Any]] = []
+
+    def observe(launch: Launch) -> None:
+        found.extend({"kernel": f"super-kernel with {launch.kernel.name}", **v} for v in launch.violations)
+
+    outputs = fused.executor("check").run(inputs, observe, fused.chains)
+    for name, value in expected.items():
+        if value.tobytes() != outputs[name].tobytes():
+            found.append(
+                {"kernel": "super-kernels", "node": name, "message": "results differ from those of single launches"}
+            )
+    return found
 
 
 def judge_outputs(

@@ -313,6 +313,9 @@ class ApiOp(AscendOp):
     SIGNED: ClassVar[tuple[str, ...]] = ()
     """Parameters that may be negative."""
 
+    SCALAR_READS: ClassVar[tuple[str, ...]] = ()
+    """Operands in global memory that the scalar unit reads, through a data cache that isn't coherent."""
+
 
 def _storage(dtype: dt.DType) -> dt.DType:
     """Booleans are bytes in memory."""

@@ -190,6 +190,7 @@ class GatherTileOp(ApiOp):
     DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"ids": (dt.I32, dt.I64)}
     SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "table"),)
     SIGNED: ClassVar[tuple[str, ...]] = ("id_stride",)
+    SCALAR_READS: ClassVar[tuple[str, ...]] = ("ids",)
 
     def accesses(self) -> tuple[Access, ...]:
         return (self.written("dst", tile(self.param("rows"), self.param("lanes"), local_dtype(self.dst))),)
