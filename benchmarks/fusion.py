@@ -138,7 +138,7 @@ def fused_totals(fused: Any) -> Totals:
     from gaf.fusion.cost import OpView, region_work, sizes
     from gaf.fusion.opgraph import OpGraph
     from gaf.fusion.residency import resident_values
-    from gaf.fusion.schedule import choose_schedules
+    from gaf.fusion.stages import kernel_schedules
     from gaf.fusion.search import model_of
     from gaf.passes.graph.lower_graph import fused_region
 
@@ -151,7 +151,7 @@ def fused_totals(fused: Any) -> Totals:
             key = str(op.attributes.get("kernels"))
             if key not in works:
                 region = fused_region(op, fused.config.strict)
-                works[key] = region_work(region, choose_schedules(region)[0], env)
+                works[key] = region_work(region, kernel_schedules(region, op.in_stages)[0], env)
             operands = [op.operands[i] for i in op.attributes["kernel_args"].get_values()]
             reads = [graph.root(v) in resident for v in operands]
             cost = model.price(works[key], reads, [r in resident for r in op.results], len(op.members))

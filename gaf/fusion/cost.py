@@ -22,7 +22,7 @@ from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.errors import GafError, InvalidInputError
 from gaf.fusion import names
 from gaf.fusion.region import NotFusible, build_region
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.stages import kernel_schedules
 from gaf.fusion.work import FRACTAL, Matmul, Sizes, Work, region_work, sizes
 from gaf.target import Chip, chip, rates
 
@@ -153,7 +153,7 @@ class OpView:
         if self._work is None and isinstance(self.operation, GraphOp):
             try:
                 region = build_region([self.operation], list(self.operation.results))
-                self._work = region_work(region, choose_schedules(region)[0], self._env)
+                self._work = region_work(region, kernel_schedules(region)[0], self._env)
             except NotFusible:
                 return None
         return self._work
@@ -319,18 +319,23 @@ class CostModel:
         ops: int = 1,
     ) -> GroupCost:
         """The formula behind all estimates; see the module docstring."""
+        if work.stages:
+            return self._in_stages(work, resident_reads, resident_writes, ops)
         r = self.rates
         resident = sum(b for b, here in zip(work.reads, resident_reads) if here)
         resident_out = sum(b for b, here in zip(work.writes, resident_writes) if here)
         passes = max(1, work.passes)
-        read = sum(work.reads) + (passes - 1) * max(work.reads, default=0)
+        read = sum(work.reads) + (passes - 1) * max(work.reads, default=0) + work.handed
         hbm = sum(work.reads) + sum(work.writes) - resident - resident_out
-        memory = 1e6 * (hbm / r.hbm_bytes_per_s + (resident + resident_out) / r.l2_bytes_per_s)
+        spilled = work.handed if work.handed > self.l2_bytes * r.l2_fraction else 0
+        hbm += spilled
+        l2 = resident + resident_out + work.handed - spilled
+        memory = 1e6 * (hbm / r.hbm_bytes_per_s + l2 / r.l2_bytes_per_s)
         make = self._cube if work.matmuls else self._vector
         us, blocks, cores, pipes, head, ring = make(work, read, memory)
         return GroupCost(
             us=us + head,
-            hbm_bytes=work.bytes,
+            hbm_bytes=work.bytes + spilled,
             l2_bytes=ring,
             resident_bytes=resident + resident_out,
             launch_us=head,
@@ -340,6 +345,34 @@ class CostModel:
             cores=cores,
             pipes=pipes,
             footprint=self.footprint(work),
+        )
+
+    def _in_stages(
+        self, work: Work, resident_reads: Sequence[bool], resident_writes: Sequence[bool], ops: int
+    ) -> GroupCost:
+        """Stages one after the other in one launch; what they hand over is L2 traffic while it fits there.
+
+        The cores of all stages start together, so the longest start counts, and every barrier costs its time.
+        """
+        r = self.rates
+        parts = [self.price(stage, resident_reads, resident_writes, ops) for stage in work.stages]
+        spilled = sum(p.hbm_bytes - stage.bytes for p, stage in zip(parts, work.stages))
+        head = max(p.launch_us for p in parts) + r.barrier_us * (len(parts) - 1)
+        if any(p.pipes["vector"] for p in parts):  # a lone matmul becomes part of a kernel with vector cores
+            cores = max(p.cores for p, s in zip(parts, work.stages) if s.matmuls)
+            head = max(head, r.launch_us + r.mix_head_us + r.mix_head_full_us * cores / self.target.aic_cores)
+        return GroupCost(
+            us=head + sum(p.us - p.launch_us for p in parts),
+            hbm_bytes=work.bytes + spilled,
+            l2_bytes=sum(p.l2_bytes for p in parts) + work.handed - spilled,
+            resident_bytes=max(p.resident_bytes for p in parts),
+            launch_us=head,
+            memory_us=sum(p.memory_us for p in parts),
+            jit_s=self.jit_seconds(ops),
+            blocks=max(p.blocks for p in parts),
+            cores=max(p.cores for p in parts),
+            pipes={pipe: sum(p.pipes[pipe] for p in parts) for pipe in PIPES},
+            footprint=max(p.footprint for p in parts),
         )
 
     def _us(self, cycles: float) -> float:

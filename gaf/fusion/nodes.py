@@ -49,19 +49,28 @@ class Output:
     type: TensorType
 
 
+@dataclass(frozen=True, eq=False)
+class Handed:
+    """An array that one stage of a kernel writes and a later one reads: workspace, or the output number `output`."""
+
+    name_hint: str
+    type: TensorType
+    output: int | None = None
+
+
 @dataclass
 class Region:
     """The nodes of a group in dependency order, its axes (name -> extent), inputs and outputs."""
 
     axes: dict[str, Expr] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
-    inputs: list[SSAValue] = field(default_factory=list)
+    inputs: list[SSAValue | Handed] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     origins: dict[int, str] = field(default_factory=dict)  # node -> model node name
 
     @property
     def input_types(self) -> list[TensorType]:
-        return [tensor_type(v) for v in self.inputs]
+        return [v.type if isinstance(v, Handed) else tensor_type(v) for v in self.inputs]
 
     def contracts(self) -> list[int]:
         return [i for i, n in enumerate(self.nodes) if n.kind == "contract"]

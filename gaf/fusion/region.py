@@ -27,11 +27,11 @@ from gaf.dialects.graph.types import TensorType
 from gaf.fusion import integers
 from gaf.fusion.axes import collapse, find_split, prune
 from gaf.fusion.bounds import SMALL, Bounds
-from gaf.fusion.nodes import Node, NotFusible, Output, Region, address, direct_names, reads_in, region_bytes
+from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address, direct_names, reads_in, region_bytes
 from gaf.fusion.piecewise import guard_names, pull_pieces
 
 __all__ = [
-    "Builder", "Node", "NotFusible", "Output", "Region", "address", "build_region", "direct_names", "is_product_sum",
+    "Builder", "Handed", "Node", "NotFusible", "Output", "Region", "address", "build_region", "direct_names", "is_product_sum",
     "reads_in", "region_bytes",
 ]  # fmt: skip
 

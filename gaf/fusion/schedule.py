@@ -16,7 +16,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.piecewise import guard_names
-from gaf.fusion.region import Node, NotFusible, Region, address, direct_names, reads_in
+from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
 
 CUBE_DTYPES = (dt.F32, dt.F16, dt.BF16)
 MAX_INPUTS = 24  # kernel arguments; fusion.md 2.2 (8)
@@ -50,6 +50,9 @@ class Schedule:
 
     `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
     one if its left operand is computed, the vector cores work on whole rows of the axis that the next level sums.
+
+    With `stages` the kernel runs these one after the other, all cores waiting in between; the other fields are those
+    of the stage with the matmul.
     """
 
     lanes: str
@@ -59,6 +62,7 @@ class Schedule:
     streamed: bool = False
     levels: tuple[tuple[MatMul, ...], ...] = ()
     folded: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
     @property
     def nest(self) -> tuple[str, ...]:
@@ -87,6 +91,8 @@ class Schedule:
     @property
     def kind(self) -> str:
         """The fusion type, for reports."""
+        if self.stages:
+            return _joined_kind([stage.schedule.kind for stage in self.stages])
         if not self.is_cube:
             return "reduction+elementwise" if self.reduced else "elementwise"
         parts = ["elementwise"] if self.levels[0][0].computed else []
@@ -96,6 +102,23 @@ class Schedule:
     @property
     def tile_axes(self) -> tuple[str, ...]:
         return (self.rows, self.lanes) if self.rows is not None else (self.lanes,)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One of several regions of a kernel; `stores` says for every output of it which result of the kernel it is,
+    or what it hands to later stages.
+    """
+
+    region: Region
+    schedule: Schedule
+    stores: tuple[int | Handed, ...]
+
+
+def _joined_kind(kinds: Sequence[str]) -> str:
+    """The kind of a kernel in stages: vector work before a matmul is a prologue, whatever it is."""
+    at = next(i for i, kind in enumerate(kinds) if "matmul" in kind)
+    return "+".join((["elementwise"] if at else []) + list(kinds[at:]))
 
 
 @dataclass(frozen=True)
@@ -261,7 +284,7 @@ def _vector_rows(
     return row if row is not None and (along or kept is None) else kept
 
 
-def _matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:
+def matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:
     """Contract nodes by level, and the level of every node: contractions on the longest path up to it."""
     depth: list[int] = []
     levels: list[list[int]] = []
@@ -275,7 +298,7 @@ def _matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:
 
 
 def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
-    levels, depth = _matmul_levels(region)
+    levels, depth = matmul_levels(region)
     if len(levels) > 2:
         raise NotFusible("more than two matmuls in a row in one kernel")
     types = region.input_types
@@ -397,7 +420,7 @@ def node_phases(region: Region, schedule: Schedule) -> list[set[int]]:
 
     Outputs that don't depend on a matmul belong to the phase before it, if there is one.
     """
-    _, depth = _matmul_levels(region)
+    _, depth = matmul_levels(region)
     free = 0 if schedule.levels and schedule.levels[0][0].computed else len(schedule.levels)
     phases: list[set[int]] = [set() for _ in region.nodes]
     for out in region.outputs:

@@ -25,9 +25,10 @@ from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.order import UnitOrder
 from gaf.fusion.plan import Decision, FusionPlan, Group, Legal, check_acyclic
-from gaf.fusion.region import NotFusible, build_region
+from gaf.fusion.region import Handed, NotFusible, Region, build_region
 from gaf.fusion.residency import resident_values
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.schedule import Schedule
+from gaf.fusion.stages import kernel_schedules, staged_schedules
 
 if TYPE_CHECKING:
     pass
@@ -151,10 +152,9 @@ class Search(UnitOrder):
             try:
                 operations = [self.ops[i] for i in members | (self.folded - outside)]
                 region = build_region(operations, outputs, self.strict)
-                schedules = choose_schedules(region)
                 position = {v: i for i, v in enumerate(external)}
-                inputs = tuple(position[v] for v in region.inputs)
-                known = Legal(schedules, region_work(region, schedules[0], self.env), inputs)
+                inputs = tuple(position[v] for v in region.inputs if not isinstance(v, Handed))
+                known = Legal(*self.choose(region), inputs)
             except NotFusible as reason:
                 known = str(reason)
             self.cache[key] = known
@@ -163,6 +163,24 @@ class Search(UnitOrder):
         if self.config.max_fusion_depth is not None:
             self.check_depth(members, self.config.max_fusion_depth)
         return known, external, outputs
+
+    def choose(self, region: Region) -> tuple[list[Schedule], Work]:
+        """The schedules of a region, in stages or not, whichever is cheaper, and its work. Raises NotFusible
+        without one.
+        """
+        found = kernel_schedules(region)
+        work = region_work(region, found[0], self.env)
+        if found[0].stages:
+            return found, work
+        try:
+            staged = staged_schedules(region)
+        except NotFusible:
+            staged = []
+        if staged:
+            other = region_work(region, staged[0], self.env)
+            if self.model.price(other).us < self.model.price(work).us:
+                return staged, other
+        return found, work
 
     def check_depth(self, members: set[int], most: int) -> None:
         """Contractions and reductions, a re-rolled one counting once, on the longest path inside a group."""

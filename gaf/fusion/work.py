@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc.cycles import VECTOR_F32
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import tensor_type
-from gaf.fusion.region import Region, reads_in
+from gaf.fusion.region import Handed, Region, reads_in
 from gaf.fusion.schedule import Schedule
 
 FRACTAL = 16
@@ -103,6 +103,10 @@ class Work:
     passes: int = 1
     bare: bool = False
     kind: str = "elementwise"
+    stages: tuple[Work, ...] = ()
+    """The parts of a kernel in stages; then `cycles`, `rows`, ... above are those of the stage with the matmul."""
+    handed: int = 0
+    """Bytes of workspace that a stage writes and reads for other stages."""
 
     @property
     def bytes(self) -> int:
@@ -127,6 +131,8 @@ def sizes(symbols: Sizes | None) -> Sizes:
 
 def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     """The work of a region under a schedule at the sizes `env` (made by `sizes`)."""
+    if schedule.stages:
+        return _staged_work(region, schedule, env)
     extent = {a: max(1, e.evaluate(env)) for a, e in region.axes.items()}
 
     def count(axes: Iterable[str]) -> int:
@@ -187,6 +193,33 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         bare=bare and not lanes % FRACTAL,
         kind=schedule.kind,
     )
+
+
+def _staged_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
+    """The work of a kernel in stages: operands of the kernel counted once, what stages hand over apart."""
+    numbers = {v: i for i, v in enumerate(region.inputs)}
+    reads, writes, parts = [0] * len(region.inputs), [0] * len(region.outputs), []
+    for stage in schedule.stages:
+        own = region_work(stage.region, stage.schedule, env)
+        own_reads, own_writes, handed = [0] * len(reads), [0] * len(writes), 0
+        for array, size in zip(stage.region.inputs, own.reads):
+            if isinstance(array, Handed):
+                handed += size
+            else:
+                own_reads[numbers[array]] = size
+        for target, size in zip(stage.stores, own.writes):
+            if isinstance(target, Handed):
+                handed += size
+            else:
+                own_writes[target] = size
+        parts.append(replace(own, reads=tuple(own_reads), writes=tuple(own_writes), handed=handed))
+        reads = [max(a, b) for a, b in zip(reads, own_reads)]
+        writes = [max(a, b) for a, b in zip(writes, own_writes)]
+    core = next(p for p in parts if p.matmuls)
+    return replace(
+        core, reads=tuple(reads), writes=tuple(writes), kind=schedule.kind, stages=tuple(parts),
+        handed=sum(p.handed for p in parts), live=max(p.live for p in parts), bare=False,
+    )  # fmt: skip
 
 
 def _add(cycles: float, starts: float, call: str, elements: int) -> tuple[float, float]:

@@ -140,9 +140,8 @@ class _Machine:
         gm = _Gm(name, np.zeros(shape, self._numpy(type.dtype)), type.role)
         if type.role == "out":
             gm.writes = np.zeros(shape, np.int32)
-        else:
-            gm.writer = np.full(shape, -2, np.int64)
-            gm.phase = np.full(shape, -1, np.int32)
+        gm.writer = np.full(shape, -2, np.int64)
+        gm.phase = np.full(shape, -1, np.int32)
         return gm
 
     def _numpy(self, kind: dt.DType) -> np.dtype:
@@ -430,8 +429,6 @@ class _Machine:
     def _load(self, op: LoadOp) -> np.ndarray:
         gm = self.gm[op.source]
         axes = tile_type(op.res).axes
-        if gm.role == "out":
-            raise ExecutionError(f"output '{gm.name}' is read", where=self._at(op))
         if plain := self._plain(op, gm, axes):
             slices, order = plain
             self._check_ws(op, gm, slices, None)
@@ -449,16 +446,17 @@ class _Machine:
     def _check_ws(self, op: LoadOp, gm: _Gm, index: Any, mask: np.ndarray | None) -> None:
         if gm.writer is None or gm.phase is None:
             return
+        what = "output" if gm.role == "out" else "workspace"
         writer, phase = gm.writer[index], gm.phase[index]
         bad = writer == -2
         other = (phase == self.phase) & (writer != self.point)
         if mask is not None:
             bad, other = bad & mask, other & mask
         if bad.any():
-            raise ExecutionError(f"workspace '{gm.name}' is read before it is written", where=self._at(op))
+            raise ExecutionError(f"{what} '{gm.name}' is read before it is written", where=self._at(op))
         if other.any():
             raise ExecutionError(
-                f"workspace '{gm.name}' is read where another core wrote since the last sync",
+                f"{what} '{gm.name}' is read where another core wrote since the last sync",
                 where=self._at(op),
                 hint="close the grid, add tile.sync and read in a second grid",
             )

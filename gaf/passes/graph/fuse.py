@@ -165,7 +165,8 @@ def _fuse_group(group: Group, plan: FusionPlan, folded: set[Operation], outputs:
     for out in outputs:
         visit(out)
     body.add_op(YieldOp.create(operands=[mapping[v] for v in outputs]))
-    return FusedOp.build_from(group.kind, group.label or label(inside), inputs, Region(body))
+    staged = bool(group.schedules and group.schedules[0].stages)
+    return FusedOp.build_from(group.kind, group.label or label(inside), inputs, Region(body), staged)
 
 
 def label(ops: Sequence[Operation]) -> str:

@@ -17,7 +17,7 @@ from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError
 from gaf.fusion.bounds import Bounds
 from gaf.fusion.region import NotFusible, Region, build_region
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.stages import kernel_schedules
 from gaf.passes.registry import option, register_pass
 from gaf.passes.tile.lower_region import lower_region
 
@@ -72,7 +72,7 @@ def fused_region(fused: FusedOp, strict: bool = False) -> Region:
 def _lower(module: ModuleOp, fused: FusedOp, name: str, strict: bool) -> tuple[list[str], list[int]]:
     try:
         region = fused_region(fused, strict)
-        schedules = choose_schedules(region)
+        schedules = kernel_schedules(region, fused.in_stages)
     except NotFusible as error:
         raise InternalError(f"graph.fused @{fused.label.data} is not one kernel: {error}") from None
     members = [location_name(op) or op.name for op in fused.members if op.name != "graph.constant"]
@@ -83,7 +83,7 @@ def _lower(module: ModuleOp, fused: FusedOp, name: str, strict: bool) -> tuple[l
             lower_region(region, schedule, variant, [r.name_hint for r in fused.results], members)
         )
         names.append(variant)
-    arguments = list(fused.block.args)
+    arguments: list[object] = list(fused.block.args)
     return names, [arguments.index(v) for v in region.inputs]
 
 
@@ -91,7 +91,7 @@ def structural_key(fused: FusedOp) -> tuple:
     """Equal for fused ops that compute the same function on the same types; names and places don't count."""
     numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(fused.block.args)}
     bounds = Bounds()  # whether int64 values fit 32 bits decides how they are computed
-    parts: list[object] = [tuple((a.type, bounds.of(a)) for a in fused.block.args)]
+    parts: list[object] = [fused.in_stages, tuple((a.type, bounds.of(a)) for a in fused.block.args)]
     for op in fused.block.ops:
         parts.append(_op_key(op, [numbers[o] for o in op.operands]))
         for r in op.results:

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from xdsl.ir import SSAValue
 
 from gaf.dialects.common.index import Expr, const, maximum, round_up
-from gaf.dialects.tile.structure import ForOp
+from gaf.dialects.tile.structure import ForOp, GridOp
 from gaf.passes.tile.forms import Form
 from gaf.passes.tile.recipes.base import Kind, Recipe, Scratch
 
 MAX_QUEUE_BUFFERS = 8
 """Tensors of one position that may be between AllocTensor and the end of their use: one event id each."""
+
+
+Phase = ForOp | GridOp
+"""A loop of a grid whose units hand over to each other, or a grid of its own beside that of the matmuls."""
 
 
 @dataclass
@@ -23,7 +27,7 @@ class Slot:
 
     number: int
     bytes: Expr
-    phase: ForOp | None = None
+    phase: Phase | None = None
 
 
 @dataclass
@@ -37,7 +41,7 @@ class Group:
     looped: bool = False
     buffers: int = 0
     label: str = ""
-    phase: ForOp | None = None
+    phase: Phase | None = None
     shared: Group | None = None
     """The queue that this one became a part of: one of another phase."""
 
@@ -81,22 +85,21 @@ class Carry:
 class Memory:
     """Slots and queues while a plan hands them out.
 
-    Memory of a phase (a loop of a grid whose units hand over to each other) lies over that of the other phases;
-    the rest is common to all.
+    Memory of a phase lies over that of the other phases; the rest is common to all.
     """
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []
         self.groups: list[Group] = []
         self._free_slots: dict[Expr, list[Slot]] = {}
-        self._phase: ForOp | None = None
+        self._phase: Phase | None = None
 
     # -- sizes --------------------------------------------------------------------------------
 
     @property
     def pool_bytes(self) -> Expr:
         """Bytes of the buffer for temporaries."""
-        phases: dict[ForOp | None, Expr] = {None: const(0)}
+        phases: dict[Phase | None, Expr] = {None: const(0)}
         for slot in self.slots:
             phases[slot.phase] = phases.get(slot.phase, const(0)) + slot.bytes
         largest = const(0)
@@ -108,7 +111,7 @@ class Memory:
         """Slots and their offsets in the buffer for temporaries: phases start where the common ones end."""
         ordered = sorted(self.slots, key=lambda s: s.bytes.key)
         common = [s for s in ordered if s.phase is None]
-        ends: dict[ForOp | None, Expr] = {None: const(0)}
+        ends: dict[Phase | None, Expr] = {None: const(0)}
         found = []
         for slot in [*common, *(s for s in ordered if s.phase is not None)]:
             at = ends.setdefault(slot.phase, ends[None])
@@ -182,7 +185,7 @@ class Memory:
     def _share_queues(self) -> None:
         """Make one queue of queues in different phases, those with the most buffers first."""
         for position in ("vecin", "vecout"):
-            phases: dict[ForOp, list[Group]] = {}
+            phases: dict[Phase, list[Group]] = {}
             for group in self.groups:
                 if group.position == position and group.phase is not None:
                     phases.setdefault(group.phase, []).append(group)

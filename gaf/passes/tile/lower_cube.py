@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.ascendc.cube import MmadRunOp
+from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, sym
 from gaf.dialects.tile.folds import ContractOp
-from gaf.dialects.tile.structure import ForOp, GridOp
+from gaf.dialects.tile.structure import ForOp, SyncOp
 from gaf.dialects.tile.types import GmType
 from gaf.passes.tile.cube import Block, Operand, operand_address
 from gaf.passes.tile.emit import Emitter, gm_name
@@ -37,11 +38,15 @@ class CubeEmitter:
         self.mmads: dict[tuple[dt.DType, bool, bool, dt.DType], SSAValue] = {}
 
     def run(self) -> None:
-        plan, e, lowering = self.plan, self.e, self.lowering
-        grids = [op for op in lowering.kernel.body.block.ops if isinstance(op, GridOp)]
-        if len(grids) > 1:
-            raise refuse(grids[1], "a kernel with a matmul has a second grid", hint="split the kernel")
         self._init()
+        for op in self.lowering.kernel.body.block.ops:
+            if isinstance(op, SyncOp):
+                self.kb.call(SyncAllOp)
+            elif op is self.plan.grid:
+                self._grid()
+
+    def _grid(self) -> None:
+        plan, e, lowering = self.plan, self.e, self.lowering
         todo = plan.steps("aic")
         if lowering.plan.kind == "aic":
             _, total = lowering.tiles[plan.grid]

@@ -19,8 +19,8 @@ from gaf.dialects.common.index import Expr, Func, const, map_atoms, minimum, rou
 from gaf.dialects.common.names import short_name
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
-from gaf.fusion.region import Node, NotFusible, Output, Region
-from gaf.fusion.schedule import MatMul, Schedule, node_phases
+from gaf.fusion.region import Handed, Node, NotFusible, Output, Region
+from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half of L0C (two buffers)
@@ -61,33 +61,73 @@ def lower_region(
 
     `members` are the model nodes it computes, for reports and comments.
     """
-    return _Emitter(region, schedule, name, output_names, members).run()
+    symbols = {x for t in (*region.input_types, *(o.type for o in region.outputs)) for x in t.symbols()}
+    inputs, outputs = argument_names(region, output_names, symbols)
+    emitters = []
+    handed: dict[Handed, str] = {}
+    arrays = dict(zip(region.inputs, inputs))
+    for i, stage in enumerate(schedule.stages or (Stage(region, schedule, tuple(range(len(outputs)))),)):
+        for target in stage.stores:
+            if isinstance(target, Handed):
+                handed[target] = _free(target.name_hint, {*symbols, *inputs, *outputs})
+        emitters.append(
+            _Emitter(
+                stage.region,
+                stage.schedule,
+                [_array(v, arrays, handed, outputs) for v in stage.region.inputs],
+                [handed[t] if isinstance(t, Handed) else outputs[t] for t in stage.stores],
+                {*symbols, *(n for n in (*inputs, *outputs) if schedule.stages)},
+                str(i) if schedule.stages else "",
+            )
+        )
+    args = [(n, gm(t.shape, t.dtype)) for n, t in zip(inputs, region.input_types)]
+    args += [(n, gm(o.type.shape, o.type.dtype, "out")) for n, o in zip(outputs, region.outputs)]
+    axes = {a: size for e in emitters for a, size in e.axes.items()}
+    params = {n: value for e in emitters for n, value in e.params.items()}
+    used = {s for _, t in args for d in t.shape for s in d.names()} | {s for e in axes.values() for s in e.names()}
+    attributes = {
+        "kind": StringAttr(schedule.kind),
+        "members": ArrayAttr([StringAttr(m) for m in members]),
+    }
+    kb = KernelBuilder(name, args, sorted(used), axes, params, attributes=attributes)
+    for array, array_name in handed.items():
+        kb.workspace(array.type.shape, array.type.dtype, array_name)
+    for i, emitter in enumerate(emitters):
+        if i:
+            kb.sync()
+        emitter.run(kb)
+    return kb.finish()
+
+
+def _array(
+    value: SSAValue | Handed, arrays: Mapping[SSAValue | Handed, str], handed: Mapping[Handed, str], outputs: Sequence[str]
+) -> str:
+    """The name of the argument or workspace that a stage reads."""
+    if not isinstance(value, Handed):
+        return arrays[value]
+    return handed[value] if value.output is None else outputs[value.output]
 
 
 class _Emitter:
+    """Emits one stage: `inputs` and `outputs` name its arrays, `taken` can't name its axes, `suffix` ends their names."""
+
+    kb: KernelBuilder
+
     def __init__(
-        self, region: Region, schedule: Schedule, name: str, output_names: Sequence[str | None], members: Sequence[str]
-    ) -> None:
+        self, region: Region, schedule: Schedule, inputs: Sequence[str], outputs: Sequence[str], taken: Collection[str],
+        suffix: str,
+    ) -> None:  # fmt: skip
         self.region, self.schedule = region, schedule
-        symbols = {x for t in (*region.input_types, *(o.type for o in region.outputs)) for x in t.symbols()}
-        inputs, outputs = argument_names(region, output_names, symbols)
         self.inputs, self.outputs = inputs, outputs
+        self.taken, self.suffix = taken, suffix
         # the names of axes and tiling parameters, none of which may be a symbol of the model
-        self.names = {n: _free(n, symbols) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT)}
+        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT)}
         self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
-        self.symbols = symbols
         self.rename = self._axis_names()
-        axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
+        self.axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
         if set(self._axis_order()) == set(schedule.nest):
-            axes[self.unit] = const(1)
-        args = [(n, gm(t.shape, t.dtype)) for n, t in zip(inputs, region.input_types)]
-        args += [(n, gm(o.type.shape, o.type.dtype, "out")) for n, o in zip(outputs, region.outputs)]
-        symbols = sorted({s for _, t in args for d in t.shape for s in d.names()} | {s for e in axes.values() for s in e.names()})
-        attributes = {
-            "kind": StringAttr(schedule.kind),
-            "members": ArrayAttr([StringAttr(m) for m in members]),
-        }
-        self.kb = KernelBuilder(name, args, symbols, axes, self._params(axes), attributes=attributes)
+            self.axes[self.unit] = const(1)
+        self.params = self._params(self.axes)
         # one dict a loop scope, innermost last: node -> its tile, and node -> the tile cast to f32
         self.scopes: list[dict[int, SSAValue]] = [{}]
         self.casts: list[dict[int, SSAValue]] = [{}]
@@ -95,6 +135,9 @@ class _Emitter:
         self.blocks: dict[int, SSAValue] = {}  # contract node -> its block in L0C
 
     # -- names ------------------------------------------------------------------------------------
+
+    def _fresh(self, name: str) -> str:
+        return _free(f"{name}_{self.suffix}" if self.suffix else name, self.taken)
 
     def _axis_order(self) -> list[str]:
         """Grid axes, rows, lanes, then the axes that only inner phases have."""
@@ -109,13 +152,13 @@ class _Emitter:
 
     def _axis_names(self) -> dict[str, str]:
         s = self.schedule
-        names = {a: _free(f"g{i}", self.symbols) for i, a in enumerate(s.walked)}
+        names = {a: self._fresh(f"g{i}") for i, a in enumerate(s.walked)}
         if s.rows:
             names[s.rows] = self.m
         names[s.lanes] = self.n
         inner = [a for a in self._axis_order() if a not in names]
         stems = ["k"] if len(inner) == 1 else [f"k{i}" for i in range(len(inner))]
-        names.update(zip(inner, (_free(x, self.symbols) for x in stems)))
+        names.update(zip(inner, (self._fresh(x) for x in stems)))
         return names
 
     def _params(self, axes: Mapping[str, Expr]) -> dict[str, Expr]:
@@ -231,12 +274,13 @@ class _Emitter:
 
     # -- loops ------------------------------------------------------------------------------------
 
-    def run(self) -> KernelOp:
+    def run(self, kb: KernelBuilder) -> None:
+        """Emit the loops of the stage."""
+        self.kb = kb
         if self.schedule.is_cube:
             self._cube()
         else:
             self._vector()
-        return self.kb.finish()
 
     def _vector(self) -> None:
         s = self.schedule

@@ -51,6 +51,9 @@ from gaf.target import Chip, chip
 
 BLOCK, BLOCKS, SUB = sym("block"), sym("blocks"), sym("sub")
 
+VECTORS = 2
+"""Vector cores of a group in a kernel with both kinds of cores."""
+
 
 @register_pass
 @dataclass(frozen=True)
@@ -117,7 +120,10 @@ class Lowering:
         cores = self.target.aiv_cores if plan.kind == "aiv" else self.target.aic_cores
         most = const(1)
         for grid in grids:
-            most = maximum(most, self.tiles[grid][1], DIMS)  # numbers of tiles are >= 1
+            tiles = self.tiles[grid][1]
+            if plan.kind == "mix" and grid is not plan.cube_grid:
+                tiles = ceildiv(tiles, VECTORS)
+            most = maximum(most, tiles, DIMS)  # numbers of tiles are >= 1
         kb.blocks = minimum(cores, most) if grids else const(1)
         left = const(self.target.ub_usable_bytes) - plan.ub_bytes
         if not is_nonneg(left):
@@ -189,20 +195,22 @@ class Lowering:
 
     def _grid(self, grid: GridOp, e: VectorEmitter) -> None:
         _, total = self.tiles[grid]
-        if self.plan.kind != "mix":
-            with e.for_("tile", BLOCK, total, BLOCKS) as tile, self.grid_windows(grid, tile, e):
-                self._vector_ops(vector_ops(grid.body.block), e)
+        if self.plan.kind == "mix" and grid is self.plan.cube_grid:
+            self._mix_grid(grid, e)
             return
-        self._mix_grid(grid, e)
+        first, step = (BLOCK, BLOCKS) if self.plan.kind != "mix" else (BLOCK * VECTORS + SUB, BLOCKS * VECTORS)
+        with e.for_("tile", e.name(first, "first"), total, e.name(step, "vectors")) as tile:
+            with self.grid_windows(grid, tile, e):
+                self._vector_ops(vector_ops(grid.body.block), e)
 
     def _mix_grid(self, grid: GridOp, e: VectorEmitter) -> None:
-        """The vector side of the grid of a kernel with a matmul: half of every grid tile per vector core."""
+        """The vector side of the grid of the matmuls: half of every grid tile per vector core."""
         assert self.cube is not None
-        if grid is not self.cube.grid:
-            raise refuse(grid, "a kernel with a matmul has a second grid", hint="split the kernel")
+        todo = self.cube.steps("aiv")
+        if not todo:
+            return  # the cube stores its results itself
         if grid.sub is None:
             raise refuse(grid, "a kernel with a matmul and a vector part needs a sub axis", expected="sub m")
-        todo = self.cube.steps("aiv")
         guarded = self._needs_guard(todo, grid.sub)
         with self.rings.rounds(grid, e) as now:
             low, size = now.windows[grid.sub]

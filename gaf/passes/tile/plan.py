@@ -93,6 +93,11 @@ class Plan(Memory):
         stores = any(isinstance(op, StoreOp) for op in self.program.position)
         return "mix" if self.cube.handovers or stores else "aic"
 
+    @property
+    def cube_grid(self) -> GridOp | None:
+        """The grid of the matmuls."""
+        return self.cube.grid if self.cube is not None else None
+
     def all_leaves(self) -> Iterator[Leaf]:
         """The leaves of all ops and hand-overs."""
         yield from self.leaves.values()
@@ -105,7 +110,7 @@ class Plan(Memory):
             at = self.program.position[op]
             match op:
                 case GridOp():
-                    self._block(op.body.block)
+                    self._grid(op)
                     at = self.program.loop_end[op]
                 case ForOp():
                     self._for(op)
@@ -132,6 +137,14 @@ class Plan(Memory):
                 self.frees.setdefault(at, []).append(root)
         for group in self._out_ends.pop(at, []):
             group.live -= 1
+
+    def _grid(self, op: GridOp) -> None:
+        if self.cube is None or op is self.cube.grid:
+            self._block(op.body.block)
+            return
+        self._phase = op  # nothing in here lives when the other grids run
+        self._block(op.body.block)
+        self._phase = None
 
     def _for(self, op: ForOp) -> None:
         carries = []

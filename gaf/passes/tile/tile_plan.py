@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -122,8 +122,8 @@ class _Binder:
             self.params.append((name, self._block_rows(value)))
         for name in lanes:
             self.params.append((name, self._lanes(name)))
-        for name in rows:
-            self._rows(name)
+        for i, name in enumerate(rows):
+            self._rows(name, rows[i + 1 :])
         free = {name: const(1) for name in rows}
         smallest = self.plan.ub_bytes.substitute(free)
         self.guards.append(const(self.target.ub_usable_bytes) - smallest)
@@ -192,12 +192,17 @@ class _Binder:
 
     # -- rows -----------------------------------------------------------------------------------
 
-    def _rows(self, name: str) -> None:
-        """As many rows as fit, in eights when there are more; no more than leave work for every core."""
+    def _rows(self, name: str, later: Sequence[str] = ()) -> None:
+        """As many rows as fit, in eights when there are more; no more than leave work for every core.
+
+        The stages of a kernel use one memory, each with its own number of rows: a stage leaves its share to
+        those that are bound `later`.
+        """
         use = self.uses[name][0]
-        capacity = self.target.ub_usable_bytes
+        one = {n: const(1) for n in later}
+        capacity = self.target.ub_usable_bytes // (len(later) + 1)
         try:
-            slope, offset, scale = _linear_bound(self.plan.ub_bytes, name)
+            slope, offset, scale = _linear_bound(self.plan.ub_bytes.substitute(one), name)
         except ValueError as error:
             raise UnsupportedError(
                 f"kernel '{self.kernel.sym_name.data}': no row count can be derived from its memory plan",
@@ -217,7 +222,8 @@ class _Binder:
         extent = self.kernel.extents[use.axis]
         grid = self._grid_of(use)
         if grid is not None:
-            return ceildiv(extent * self._others(grid, use.axis), self.cores)
+            cores = self.target.aiv_cores if grid is not self.plan.cube_grid else self.cores
+            return ceildiv(extent * self._others(grid, use.axis), cores)
         cube = self.plan.cube
         if cube is not None and use.axis == cube.rows:
             rows = cube.size[0]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -100,6 +100,9 @@ class YieldOp(IRDLOperation):
     assembly_format = "($values^ `:` type($values))? attr-dict"
 
 
+IN_STAGES = "in_stages"
+
+
 @irdl_op_definition
 class FusedOp(IRDLOperation):
     """Ops that become one kernel. Isolated, one level deep; every outside value is an operand.
@@ -116,16 +119,24 @@ class FusedOp(IRDLOperation):
     traits = traits_def(IsolatedFromAbove(), Pure())
 
     @classmethod
-    def build_from(cls, kind: str, label: str, inputs: Sequence[SSAValue], body: Region) -> Self:
-        """A fused op whose result types are those of the region's yield."""
+    def build_from(
+        cls, kind: str, label: str, inputs: Sequence[SSAValue], body: Region, in_stages: bool = False
+    ) -> Self:
+        """A fused op whose result types are those of the region's yield. `in_stages`: see the property."""
         terminator = body.block.last_op
         assert terminator is not None
         return cls.create(
             operands=list(inputs),
             result_types=[v.type for v in terminator.operands],
             properties={"kind": StringAttr(kind), "label": StringAttr(label)},
+            attributes={IN_STAGES: UnitAttr()} if in_stages else {},
             regions=[body],
         )
+
+    @property
+    def in_stages(self) -> bool:
+        """Is its kernel to run in stages with barriers, where it could hand rows over as well?"""
+        return IN_STAGES in self.attributes
 
     @property
     def block(self) -> Block:

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stages: one kernel as several regions with a barrier of all cores between them, for what rows can't hand over.
+
+A matmul whose rows are followed by a row statistic, or preceded by vector work, keeps few cores busy when it has
+few rows: a block has to be a whole row for the vector cores. Cut at that value, each side is tiled as suits it:
+the value lies in workspace (in L2, if it is small), and the launch of a second kernel is saved. There is one
+matmul stage, with vector work before it (`head`), behind it (`tail`), or both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from gaf.dialects.common.index import sym
+from gaf.dialects.graph.types import TensorType
+from gaf.fusion.axes import collapse, prune
+from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region
+from gaf.fusion.schedule import Schedule, Stage, choose_schedules, matmul_levels
+
+MAX_HANDED = 3
+"""Values that one kernel hands from stage to stage: each is written and read once more."""
+
+
+def kernel_schedules(region: Region, in_stages: bool = False) -> list[Schedule]:
+    """The schedules of a region, best first: those that need no stages if there are any, unless `in_stages` says
+    otherwise. Raises NotFusible with the reason against the former if there is none at all.
+    """
+    if in_stages:
+        return staged_schedules(region)
+    try:
+        return choose_schedules(region)
+    except NotFusible as error:
+        reason = error
+    try:
+        found = staged_schedules(region)
+    except NotFusible:
+        found = []
+    if not found:
+        raise reason
+    return found
+
+
+def staged_schedules(region: Region) -> list[Schedule]:
+    """The schedules of a region in stages, best first; none if there is nothing to cut.
+
+    Raises NotFusible where a stage has no schedule of its own.
+    """
+    cuts = _Cuts(region)
+    if not cuts.head and not cuts.tail:
+        return []
+    if len(cuts.head) + len(cuts.tail) > MAX_HANDED:
+        raise NotFusible(f"{len(cuts.head) + len(cuts.tail)} values between the stages of a kernel > {MAX_HANDED}")
+    parts = cuts.parts()
+    choices = [choose_schedules(stage) for stage, _ in parts]
+    core = next(c for c in choices if c[0].is_cube)
+    if core[0].reduced is not None or any(m.computed for m in core[0].levels[0]):
+        raise NotFusible("a stage with a matmul still needs complete rows")
+    found = []
+    for variant in range(max(map(len, choices))):
+        stages = tuple(
+            Stage(stage, c[min(variant, len(c) - 1)], stores) for (stage, stores), c in zip(parts, choices)
+        )
+        found.append(replace(core[0], stages=stages))
+    return found
+
+
+class _Cuts:
+    """Where a region is cut: `head` are nodes computed before the first matmul, `tail` those that the row
+    statistics behind the last one start from.
+    """
+
+    def __init__(self, region: Region) -> None:
+        self.region = region
+        levels, self.depth = matmul_levels(region)
+        self.last = len(levels)
+        nodes = region.nodes
+        self.head: list[int] = []
+        self.tail: list[int] = []
+        if not levels:
+            return
+        self.head = sorted({nodes[c].args[0] for c in levels[0] if nodes[nodes[c].args[0]].kind != "load"})
+        self.statistics: list[int] = []
+        """Reductions behind the last matmul on the longest path up to a node."""
+        for i, node in enumerate(nodes):
+            below = max((self.statistics[a] for a in node.args), default=0)
+            fold = node.kind == "reduce" and self.depth[i] == self.last
+            self.statistics.append(0 if node.kind == "contract" else below + fold)
+        border = {
+            a for i, node in enumerate(nodes) for a in node.args
+            if self.statistics[i] and not self.statistics[a] and self.depth[a] == self.last
+        }  # fmt: skip
+        self.tail = sorted(t for t in border if self._needed(t, border - {t}))
+
+    def _needed(self, number: int, others: Collection[int]) -> bool:
+        """Does a node need a matmul that it can't be computed without, given the other values of the border?"""
+        node = self.region.nodes[number]
+        if node.kind == "contract":
+            return True
+        return any(a not in others and self.depth[a] == self.last and self._needed(a, others) for a in node.args)
+
+    def parts(self) -> list[tuple[Region, tuple[int | Handed, ...]]]:
+        """The regions of the stages in order, and what each of their outputs is: a result or handed on."""
+        outputs = list(enumerate(self.region.outputs))
+        known: dict[int, tuple[Handed, Node]] = {}
+        found = []
+        if self.head:
+            mine = [(i, o) for i, o in outputs if self.depth[o.node] == 0]
+            found.append(self._part(self.head, mine, known))
+        behind = [(i, o) for i, o in outputs if self.statistics[o.node]]
+        core = [(i, o) for i, o in outputs if not self.statistics[o.node] and (self.depth[o.node] or not self.head)]
+        found.append(self._part(self.tail, core, known))
+        if self.tail:
+            found.append(self._part((), behind, known))
+        return found
+
+    def _part(
+        self, cut: Sequence[int], outputs: Sequence[tuple[int, Output]], known: dict[int, tuple[Handed, Node]]
+    ) -> tuple[Region, tuple[int | Handed, ...]]:
+        """A stage that stores `outputs` and hands on the nodes `cut`; later stages read them through `known`."""
+        region = self.region
+        stored = [o for _, o in outputs]
+        names: list[int | Handed] = [i for i, _ in outputs]
+        fresh: dict[int, tuple[Handed, Node]] = {}
+        for number in cut:
+            node = region.nodes[number]
+            same = next((i for i, o in outputs if o.node == number and o.type.dtype == node.dtype), None)
+            if same is not None:
+                out = region.outputs[same]
+                fresh[number] = self._handed(Handed(f"y{same}", out.type, same), number, out.index)
+                continue
+            if not node.dtype.is_float:
+                raise NotFusible(f"a value of {node.dtype} between two stages of a kernel")
+            order = self._order(number)
+            index = tuple(sym(a) for a in order)
+            handed = Handed(f"stage{number}", TensorType.of([region.axes[a] for a in order], node.dtype))
+            fresh[number] = self._handed(handed, number, index)
+            stored.append(Output(number, index, handed.type))
+            names.append(handed)
+        if not stored:
+            raise NotFusible("a stage of a kernel stores nothing")
+        stage = self._extract(stored, known)
+        known.update(fresh)
+        return stage, tuple(names)
+
+    def _handed(self, handed: Handed, number: int, index: tuple) -> tuple[Handed, Node]:
+        node = self.region.nodes[number]
+        return handed, Node("load", node.dtype, node.axes, index=index)
+
+    def _order(self, number: int) -> list[str]:
+        """Axes of a handed value, the contiguous one last: what the next matmul sums, or the columns of the last."""
+        region = self.region
+        axes = [a for a in region.axes if a in region.nodes[number].axes]
+        users = [n for n in region.nodes if n.kind == "contract" and number in n.args]
+        lanes = [a for n in users for a in n.over] if users else self._columns()
+        return [a for a in axes if a not in lanes] + [a for a in axes if a in lanes]
+
+    def _columns(self) -> list[str]:
+        found: list[str] = []
+        for i, node in enumerate(self.region.nodes):
+            if node.kind == "contract" and self.depth[i] == self.last:
+                left, right = (self.region.nodes[a] for a in node.args)
+                found += [a for a in self.region.axes if a in right.axes - left.axes]
+        return found
+
+    def _extract(self, outputs: Sequence[Output], known: Mapping[int, tuple[Handed, Node]]) -> Region:
+        """The part of the region below `outputs`, with loads for what earlier stages hand over."""
+        arrays = [*self.region.inputs, *(h for h, _ in known.values())]
+        first = len(self.region.inputs)
+        nodes = list(self.region.nodes)
+        for i, (number, (_, node)) in enumerate(known.items()):
+            nodes[number] = replace(node, input=first + i)
+        stage = prune(Region(dict(self.region.axes), nodes, arrays, list(outputs), dict(self.region.origins)))
+        collapse(stage)
+        return prune(stage)
