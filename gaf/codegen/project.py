@@ -12,12 +12,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from gaf.codegen.expr import field_signs
 from gaf.codegen.host import HOST_HEADER, HostTiling
 from gaf.codegen.printer import plain_text, print_kernel, wrap
+from gaf.codegen.super_kernel import SuperKernel
 from gaf.dialects.ascendc.attributes import KernelKind, cpp_type
 from gaf.dialects.ascendc.kernel import KernelOp, tiling_struct
 from gaf.dialects.ascendc.sync import SyncAllOp
@@ -28,12 +30,33 @@ QUALIFIER = {KernelKind.AIV: "__vector__", KernelKind.AIC: "__cube__", KernelKin
 """What CANN 9 calls the kinds of kernels."""
 
 
-def project_files(kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> dict[str, str]:
+@dataclass(frozen=True)
+class _Entry:
+    """What is launched: a kernel or a super-kernel, as the host sees it."""
+
+    name: str
+    source: str
+    tiling: str
+    qualifier: str
+    """The kind of kernel, in CANN 9's words."""
+    args: list[tuple[str, str]]
+    """(name, role) of the GM arguments."""
+    symbols: tuple[str, ...]
+    notes: list[str]
+    """Comment lines about the arguments."""
+    row: str
+    """Kind, launch width, workspace and nodes, for the table of the README."""
+
+
+def project_files(
+    kernels: Sequence[KernelOp], soc: str = "Ascend910B3", super_kernels: Sequence[SuperKernel] = ()
+) -> dict[str, str]:
     """The text of every file by its path in the project; `soc` is the default of the CANN 8 build.
 
     Raises InvalidInputError when two kernels have one name.
     """
-    names = [k.sym_name.data for k in kernels]
+    entries = [*map(_kernel_entry, kernels), *map(_super_entry, super_kernels)]
+    names = [e.name for e in entries]
     twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise InvalidInputError(
@@ -42,26 +65,67 @@ def project_files(kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> dict
     device = files("gaf.codegen") / "device"
     found = {f"kernels/{h}": (device / h).read_text(encoding="utf-8") for h in DEVICE_HEADERS}
     found["host/gaf_host.h"] = HOST_HEADER
-    for kernel in kernels:
-        name = kernel.sym_name.data
-        found[f"kernels/{name}.cpp"] = print_kernel(kernel)
-        found[f"kernels/{name}.asc"] = _asc(kernel)
-        found[f"host/{name}_tiling.h"] = HostTiling(kernel).cpp(kernel)
-    found["host/launch.h"] = _launch_header(kernels)
-    found["host/launch.cpp"] = _launch_source(kernels)
+    for entry in entries:
+        found[f"kernels/{entry.name}.cpp"] = entry.source
+        found[f"kernels/{entry.name}.asc"] = _asc(entry)
+        found[f"host/{entry.name}_tiling.h"] = entry.tiling
+    found["host/launch.h"] = _launch_header(entries)
+    found["host/launch.cpp"] = _launch_source(entries)
     found["CMakeLists.txt"] = _cmake(names, soc)
-    found["README.md"] = _readme(kernels, soc)
+    found["README.md"] = _readme(entries, soc)
     return dict(sorted(found.items()))
 
 
-def write_project(folder: Path | str, kernels: Sequence[KernelOp], soc: str = "Ascend910B3") -> list[Path]:
+def _kernel_entry(kernel: KernelOp) -> _Entry:
+    kind = kernel.kind.data
+    signs, every = field_signs(kernel.symbols.data, ()), field_signs(kernel.symbols.data, kernel.tiling.data)
+    notes = []
+    for arg, type_, role, shape in kernel.args:
+        dims = ", ".join(plain_text(d, signs) for d in shape)
+        notes.append(f"// {arg}: {role}, {cpp_type(type_.element)} [{dims}]")
+    joins_cores = kind is KernelKind.AIV and any(isinstance(op, SyncAllOp) for op in kernel.walk())
+    members = ", ".join(f"`{m.data}`" for m in kernel.members)
+    blocks, size = plain_text(kernel.param("blocks"), every), plain_text(kernel.param("workspace"), every)
+    return _Entry(
+        kernel.sym_name.data,
+        print_kernel(kernel),
+        HostTiling(kernel).cpp(kernel),
+        "__mix__(0, 1)" if joins_cores else QUALIFIER[kind],
+        list(zip(kernel.arg_names.data, kernel.roles.data, strict=True)),
+        kernel.symbols.data,
+        notes,
+        f"{kind.value} | {blocks} | {size} | {members}",
+    )
+
+
+def _super_entry(kernel: SuperKernel) -> _Entry:
+    alone = {KernelKind.AIV: "__mix__(0, 1)", KernelKind.AIC: "__mix__(1, 0)"} if kernel.barrier_count else {}
+    members = ", ".join(f"`{m.kernel.sym_name.data}`" for m in kernel.members)
+    return _Entry(
+        kernel.name,
+        kernel.source,
+        kernel.cpp(),
+        alone.get(kernel.kind, QUALIFIER[kernel.kind]),
+        kernel.arguments,
+        kernel.symbols,
+        [f"// One launch of {', '.join(m.kernel.sym_name.data for m in kernel.members)}."],
+        f"{kernel.kind.value} | of its widest kernel | of all its kernels | super-kernel of {members}",
+    )
+
+
+def write_project(
+    folder: Path | str,
+    kernels: Sequence[KernelOp],
+    soc: str = "Ascend910B3",
+    super_kernels: Sequence[SuperKernel] = (),
+) -> list[Path]:
     """Write the project into `folder`; returns the files.
 
     `kernels/` and `host/` are replaced as a whole, other files of the folder stay. Everything is written
     beside it first, so that a failure leaves what was there. Raises InvalidInputError when the folder can't
     be written.
     """
-    texts = project_files(kernels, soc)
+    texts = project_files(kernels, soc, super_kernels)
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -84,49 +148,42 @@ def write_project(folder: Path | str, kernels: Sequence[KernelOp], soc: str = "A
     return [target / path for path in texts]
 
 
-def _params(kernel: KernelOp) -> str:
+def _params(entry: _Entry) -> str:
     """Tensor parameters of host functions."""
-    return "".join(f"{'const void' if r == 'in' else 'void'} *{n}, " for n, _, r, _ in kernel.args)
+    return "".join(f"{'const void' if role == 'in' else 'void'} *{name}, " for name, role in entry.args)
 
 
-def _sizes(kernel: KernelOp) -> str:
-    return ", ".join(f"int64_t {s}" for s in kernel.symbols.data)
+def _sizes(entry: _Entry) -> str:
+    return ", ".join(f"int64_t {s}" for s in entry.symbols)
 
 
-def _asc(kernel: KernelOp) -> str:
-    name, kind = kernel.sym_name.data, kernel.kind.data
-    qualifier = QUALIFIER[kind]
-    if kind is KernelKind.AIV and any(isinstance(op, SyncAllOp) for op in kernel.walk()):
-        qualifier = "__mix__(0, 1)"
-    params = "".join(f"void *{n}, " for n in kernel.arg_names.data)
-    args = "".join(f"static_cast<uint8_t *>({n}), " for n in kernel.arg_names.data)
+def _asc(entry: _Entry) -> str:
+    name = entry.name
+    params = "".join(f"void *{n}, " for n, _ in entry.args)
+    args = "".join(f"static_cast<uint8_t *>({n}), " for n, _ in entry.args)
     return _text([
         f"// CANN 9 entry of kernel {name}: the qualifier takes the place of KERNEL_TASK_TYPE_DEFAULT.",
         '#include "kernel_operator.h"', "#undef KERNEL_TASK_TYPE_DEFAULT",
         "#define KERNEL_TASK_TYPE_DEFAULT(type)",
-        f"#define GAF_CORE {qualifier}", f'#include "{name}.cpp"', "",
+        f"#define GAF_CORE {entry.qualifier}", f'#include "{name}.cpp"', "",
         f'extern "C" void gaf_launch_{name}(uint32_t blocks, void *stream, {params}void *workspace, '
         f"const {tiling_struct(name)} *t)",
         "{", f"    {name}<<<blocks, 0, stream>>>({args}static_cast<uint8_t *>(workspace), *t);", "}",
     ])  # fmt: skip
 
 
-def _launch_header(kernels: Sequence[KernelOp]) -> str:
+def _launch_header(entries: Sequence[_Entry]) -> str:
     lines = [
         "// Launches of the generated kernels, one function each; all pointers are device memory.",
         "#ifndef GAF_LAUNCH_H", "#define GAF_LAUNCH_H", "", "#include <cstdint>", "",
         "namespace gaf_kernels {", "",
     ]  # fmt: skip
-    for kernel in kernels:
-        name = kernel.sym_name.data
-        signs = field_signs(kernel.symbols.data, ())
-        for arg, kind, role, shape in kernel.args:
-            dims = ", ".join(plain_text(d, signs) for d in shape)
-            lines.append(f"// {arg}: {role}, {cpp_type(kind.element)} [{dims}]")
+    for entry in entries:
         lines += [
+            *entry.notes,
             "// Returns null, or why the kernel can't run for these sizes; launches on `stream`.",
-            f"const char *{name}({_params(kernel)}void *workspace, void *stream{_lead(_sizes(kernel))});",
-            f"uint64_t {name}_workspace({_sizes(kernel)});  // bytes", "",
+            f"const char *{entry.name}({_params(entry)}void *workspace, void *stream{_lead(_sizes(entry))});",
+            f"uint64_t {entry.name}_workspace({_sizes(entry)});  // bytes", "",
         ]  # fmt: skip
     return _text([*lines, "}  // namespace gaf_kernels", "", "#endif  // GAF_LAUNCH_H"])
 
@@ -139,16 +196,16 @@ def _lead(text: str) -> str:
     return f", {text}" if text else ""
 
 
-def _launch_source(kernels: Sequence[KernelOp]) -> str:
+def _launch_source(entries: Sequence[_Entry]) -> str:
     lines = [
         "// Launches of the generated kernels.", '#include "launch.h"', "",
-        *(f'#include "{k.sym_name.data}_tiling.h"' for k in kernels), "",
+        *(f'#include "{e.name}_tiling.h"' for e in entries), "",
         "#ifdef GAF_CANN9",
-        *(f'extern "C" void gaf_launch_{k.sym_name.data}(uint32_t blocks, void *stream, '
-          + "".join(f"void *{n}, " for n in k.arg_names.data)
-          + f"void *workspace, const {tiling_struct(k.sym_name.data)} *t);" for k in kernels),
+        *(f'extern "C" void gaf_launch_{e.name}(uint32_t blocks, void *stream, '
+          + "".join(f"void *{n}, " for n, _ in e.args)
+          + f"void *workspace, const {tiling_struct(e.name)} *t);" for e in entries),
         "#else",
-        *(f'#include "aclrtlaunch_{k.sym_name.data}.h"' for k in kernels), "",
+        *(f'#include "aclrtlaunch_{e.name}.h"' for e in entries), "",
         "namespace {", "",
         "// The launch stubs of CANN 8 take the tiling struct by value or by pointer, as the release has it.",
         "template <class Stub, class Tiling, class... Args>",
@@ -159,14 +216,11 @@ def _launch_source(kernels: Sequence[KernelOp]) -> str:
         "    return stub(args..., &t);", "}", "", "}  // namespace",
         "#endif", "", "namespace gaf_kernels {", "",
     ]  # fmt: skip
-    for kernel in kernels:
-        name = kernel.sym_name.data
-        sizes = ", ".join(kernel.symbols.data)
-        tensors = "".join(
-            f"const_cast<void *>({n}), " if r == "in" else f"{n}, " for n, _, r, _ in kernel.args
-        )
+    for entry in entries:
+        name, sizes = entry.name, ", ".join(entry.symbols)
+        tensors = "".join(f"const_cast<void *>({n}), " if role == "in" else f"{n}, " for n, role in entry.args)
         lines += [
-            f"const char *{name}({_params(kernel)}void *workspace, void *stream{_lead(_sizes(kernel))})", "{",
+            f"const char *{name}({_params(entry)}void *workspace, void *stream{_lead(_sizes(entry))})", "{",
             f"    auto launch = {name}_tiling({sizes});",
             "    if (launch.error != nullptr) {", "        return launch.error;", "    }",
             "#ifdef GAF_CANN9",
@@ -175,7 +229,7 @@ def _launch_source(kernels: Sequence[KernelOp]) -> str:
             f"    Call(ACLRT_LAUNCH_KERNEL({name}), launch.tiling, launch.blocks, stream,"
             f" {tensors}workspace);",
             "#endif", "    return nullptr;", "}", "",
-            f"uint64_t {name}_workspace({_sizes(kernel)})", "{",
+            f"uint64_t {name}_workspace({_sizes(entry)})", "{",
         ]  # fmt: skip
         lines += [f"    return {name}_tiling({sizes}).workspace;", "}", ""]
     return _text([*lines, "}  // namespace gaf_kernels"])
@@ -226,16 +280,8 @@ target_include_directories(gaf_kernels PRIVATE kernels PUBLIC host)
 """
 
 
-def _readme(kernels: Sequence[KernelOp], soc: str) -> str:
-    rows = []
-    for kernel in kernels:
-        signs = field_signs(kernel.symbols.data, kernel.tiling.data)
-        members = ", ".join(f"`{m.data}`" for m in kernel.members)
-        blocks, size = plain_text(kernel.param("blocks"), signs), plain_text(kernel.param("workspace"), signs)
-        rows.append(
-            f"| `{kernel.sym_name.data}` | {kernel.kind.data.value} | {blocks} | {size} | {members} |"
-        )
-    table = "\n".join(rows)
+def _readme(entries: Sequence[_Entry], soc: str) -> str:
+    table = "\n".join(f"| `{e.name}` | {e.row} |" for e in entries)
     return f"""\
 # Generated Ascend C kernels
 
@@ -253,7 +299,8 @@ Options: `-DSOC_VERSION={soc}` (CANN 8), `-DCMAKE_ASC_ARCHITECTURES=dav-2201` (C
 
 Kind `aiv` runs on vector cores, `aic` on cube cores, `mix` on groups of one cube and two vector cores; the
 launch width counts those. Widths and workspace bytes are computed by `host/NAME_tiling.h` from the sizes of
-the tensors; the fields they name are in the tiling struct of the kernel.
+the tensors; the fields they name are in the tiling struct of the kernel. A super-kernel runs the kernels it names in
+one launch, with the same results; `launch.h` has a function for each way.
 
 | kernel | kind | launch width | workspace bytes | model nodes |
 |---|---|---|---|---|

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gaf
+from gaf.codegen.project import project_files
 from gaf.codegen.super_kernel import Member, Scope, SuperKernel, plan_barriers, refusal, scalar_reads
 from gaf.errors import UnsupportedError
 from gaf.frontend.language.program import program_from_text
@@ -165,3 +168,37 @@ def test_source_calls_every_member_once_and_says_who_it_is() -> None:
         assert f"//   {i} {name}: " in source
         assert len(re.findall(rf"{name}_member\([^;]*t\.step{i}, core", source)) == 1
     assert chain.kernel.barrier_count == len(re.findall(r"SyncAll<|CrossCoreWaitFlag\(0\)", source.split('extern "C"')[1]))
+
+
+@needs_compiler
+def test_tiling_in_cpp_equals_python(tmp_path: Path) -> None:
+    """Bytes of the tiling struct, launch width and workspace, and the files of a project."""
+    model = fused(BLOCK)
+    (chain,) = model.chains
+    kernel = chain.kernel
+    for path, text in project_files([k.ascendc for k in model.kernels], super_kernels=[kernel]).items():
+        if path.startswith("host/"):
+            (tmp_path / Path(path).name).write_text(text)
+    sizes = (1, 37, 5000)
+    calls = "\n".join(f"    show({kernel.name}_tiling({n}));" for n in sizes)
+    (tmp_path / "main.cpp").write_text(
+        f"""#include <cstdio>
+#include "{kernel.name}_tiling.h"
+template <class L> void show(const L &l)
+{{
+    auto *bytes = reinterpret_cast<const unsigned char *>(&l.tiling);
+    for (size_t i = 0; i < sizeof(l.tiling); ++i) std::printf("%02x", bytes[i]);
+    std::printf(" %u %llu\\n", l.blocks, static_cast<unsigned long long>(l.workspace));
+}}
+int main()
+{{
+{calls}
+}}
+"""
+    )
+    compiler = find_compiler()
+    assert compiler is not None
+    subprocess.run([*compiler.command, "-std=c++17", "main.cpp", "-o", "main"], cwd=tmp_path, check=True)
+    shown = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.splitlines()
+    launches = [kernel.evaluate({"n": n}) for n in sizes]
+    assert shown == [f"{x.packed.hex()} {x.blocks} {x.workspace}" for x in launches]

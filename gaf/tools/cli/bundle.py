@@ -157,7 +157,9 @@ def write_model(fused: FusedModel, space: Workspace) -> None:
             MANIFEST: json_text(_manifest(fused, space.folder / MODEL)),
         }
     )
-    files = project_files([k.ascendc for k in kernels], chip(fused.config.target).soc_version)
+    super_kernels = {c.kernel.name: c.kernel for c in fused.chains}
+    soc = chip(fused.config.target).soc_version
+    files = project_files([k.ascendc for k in kernels], soc, list(super_kernels.values()))
     files["README.md"] = _README.format(
         name=fused.source_model.name, kernels=files["README.md"].partition("\n")[2].strip()
     )
