@@ -553,13 +553,14 @@ def _output_names(item: s.ModelItem, source: Source) -> list[str]:
     inputs = {p.name for p in item.params}
     names: list[str] = []
     for i, r in enumerate(results):
-        if r.name in inputs:
-            raise source.error(f"an output is called like the input '{r.name}'", r.span, hint="give it another name")
         plain = r.value.name if isinstance(r.value, s.Name) else None
+        if r.name in inputs and plain != r.name:  # an input that a call changes comes back under its name
+            raise source.error(f"an output is called like the input '{r.name}'", r.span, hint="give it another name")
         name = r.name or (plain if plain and plain not in inputs else None)
-        name = name or ("y" if len(results) == 1 else f"y{i}")
-        while name in inputs:
-            name += "_out"
+        if name is None:
+            name = "y" if len(results) == 1 else f"y{i}"
+            while name in inputs:
+                name += "_out"
         if name in names:
             raise source.error(f"two outputs are called '{name}'", r.span, hint="name them: a = ..., b = ...")
         names.append(name)

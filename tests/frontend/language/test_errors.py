@@ -40,7 +40,7 @@ ERRORS: list[tuple[str, str, list[str]]] = [
     (OP.format("y"), "1:46", ["another type than declared", "expected f32[n, d], got f32[d]"]),
     (OP.format("x, y"), "1:49", ["wrong number of results", "expected 1, got 2"]),
     (OP.format("x + cast(y, to=f16)"), "1:46", ["different element types", "expected f32, got f16", "hint"]),
-    (OP.format("x @ y @ y"), "1:46", ["the summed dims differ"]),
+    ("op f(x: f32[n, 3], y: f32[4]) -> f32[n] { x @ y }", "1:43", ["the summed dims differ"]),
     (OP.format("reshape(x, shape=[n, d, 2])"), "1:46", ["reshape"]),
     (OP.format("softmax(x, axis=5)"), "1:46", ["axis out of range"]),
     (OP.format("softmax(x, aces=1)"), "1:46", ["'softmax' has no argument 'aces'", "did you mean axes?"]),
