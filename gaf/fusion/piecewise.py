@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, is_nonneg
 from gaf.dialects.graph.contract import GraphOp, tensor_type
-from gaf.dialects.graph.meaning import Guard, View
+from gaf.dialects.graph.meaning import Guard, Piece, View
 
 if TYPE_CHECKING:
     from gaf.fusion.region import Builder
@@ -53,10 +53,15 @@ class Source:
 
 def sources(builder: Builder, op: GraphOp, view: View, index: tuple[Expr, ...], outer: Guards = ()) -> list[Source]:
     """The pieces of a view at `index` that may apply, looking through views below it; `outer` guards are added."""
-    env = {f"d{i}": e for i, e in enumerate(index)}
+    return _pieces(builder, op, view.pieces, {f"d{i}": e for i, e in enumerate(index)}, outer)
+
+
+def _pieces(
+    builder: Builder, op: GraphOp, pieces: Sequence[Piece], env: Mapping[str, Expr], outer: Guards = ()
+) -> list[Source]:
     axes = builder.region.axes
     found: list[Source] = []
-    for piece in view.pieces:
+    for piece in pieces:
         guards = [
             Guard(*(e.substitute(env, axes) for e in (g.index, g.low, g.high))) for g in piece.guards
         ]
@@ -88,19 +93,28 @@ def is_array(builder: Builder, source: Source) -> bool:
 
 def pull_pieces(builder: Builder, op: GraphOp, view: View, index: tuple[Expr, ...]) -> int:
     """The node for element `index` of a view of several pieces."""
-    found = sources(builder, op, view, index)
-    kind = tensor_type(op.results[0]).dtype
+    return _joined(builder, sources(builder, op, view, index), view.fill, tensor_type(op.results[0]).dtype)
+
+
+def pull_padded(builder: Builder, op: GraphOp, piece: Piece, fill: float, env: Mapping[str, Expr]) -> int:
+    """The node of an operand that a stage reads under guards, over the names `env`: `fill` outside of them."""
+    found = _pieces(builder, op, (piece,), env)
+    return _joined(builder, found, fill, tensor_type(op.operands[piece.operand]).dtype)
+
+
+def _joined(builder: Builder, found: list[Source], fill: float | None, kind: dt.DType) -> int:
+    """The one value that sources make together; `fill` where none of them applies."""
     if not found:
-        return builder.number(view.fill or 0.0, dt.BOOL if kind.is_bool else dt.F32)
-    if len(found) == 1 and (view.fill is None or not found[0].guards):
+        return builder.number(fill or 0.0, dt.BOOL if kind.is_bool else dt.F32)
+    if len(found) == 1 and (fill is None or not found[0].guards):
         return _under(builder, found[0])  # the other pieces are empty here
     if all(is_array(builder, s) for s in found):
         if len(found) == 1:
-            return builder.load(found[0].value, found[0].index, (*builder.guards, *found[0].guards), view.fill)
-        if view.fill is None:
+            return builder.load(found[0].value, found[0].index, (*builder.guards, *found[0].guards), fill)
+        if fill is None:
             return _sum(builder, found, kind)
-    if view.fill is not None:
-        rest = builder.number(view.fill, dt.BOOL if kind.is_bool else dt.F32)
+    if fill is not None:
+        rest = builder.number(fill, dt.BOOL if kind.is_bool else dt.F32)
     else:
         rest = _under(builder, found.pop())
     for source in reversed(found):

@@ -21,14 +21,14 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
-from gaf.dialects.graph.meaning import Guard, Meaning, Opaque, Read, Stage, View
+from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Opaque, Piece, Read, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion import integers
 from gaf.fusion.axes import collapse, find_split, prune
 from gaf.fusion.bounds import SMALL, Bounds
 from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address, direct_names, reads_in, region_bytes
-from gaf.fusion.piecewise import guard_names, pull_pieces
+from gaf.fusion.piecewise import guard_names, pull_padded, pull_pieces
 
 __all__ = [
     "Builder", "Handed", "Node", "NotFusible", "Output", "Region", "address", "build_region", "direct_names", "is_product_sum",
@@ -55,7 +55,7 @@ class Builder:
         self.meanings: dict[Operation, Meaning | View | Opaque] = {}
         self.input_numbers: dict[SSAValue, int] = {}
         self.origin = ""
-        self.sum_axes: dict[tuple[SSAValue, Expr], str] = {}  # left matmul operand -> its summed axis
+        self.sum_axes: dict[tuple[SSAValue, str, Expr], str] = {}  # left matmul operand -> its summed axes
         self.context: list[tuple[Expr, ...]] = []  # the indices at which enclosing stages are evaluated
         self.bounds = Bounds()
         self.kind = dt.F32  # of the stage whose body is built
@@ -100,11 +100,11 @@ class Builder:
                 return name
         return self.fresh(extent)
 
-    def summed(self, op: GraphOp, stage: Stage, extent: Expr) -> str:
+    def summed(self, op: GraphOp, stage: Stage, dim: Dim) -> str:
         """The axis a matmul sums over: its own (columns may have the same size), shared by matmuls of one left operand."""
-        key = (op.operands[stage.reads[0].operand or 0], extent)
+        key = (op.operands[stage.reads[0].operand or 0], dim.name, dim.extent)
         if key not in self.sum_axes:
-            self.sum_axes[key] = self.fresh(extent)
+            self.sum_axes[key] = self.fresh(dim.extent)
         return self.sum_axes[key]
 
     def fresh(self, extent: Expr) -> str:
@@ -226,7 +226,7 @@ class Builder:
                 if dim.extent == 1:
                     env[dim.name] = const(0)
                     continue
-                name = self.summed(op, stage, dim.extent) if is_product_sum(stage) else self.axis(dim.extent, taken)
+                name = self.summed(op, stage, dim) if is_product_sum(stage) else self.axis(dim.extent, taken)
                 taken.add(name)
                 over.append(name)
                 env[dim.name] = sym(name)
@@ -271,6 +271,8 @@ class Builder:
         if read.stage is not None:
             return self.stage(op, meaning, read.stage, index)
         assert read.operand is not None
+        if read.guards:
+            return pull_padded(self, op, Piece(read.operand, read.index, read.guards), read.fill, env)
         return self.pull(op.operands[read.operand], index)
 
     def resolve(self, op: GraphOp, e: Expr) -> Expr:

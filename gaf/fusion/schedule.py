@@ -9,6 +9,7 @@ rows) and *cube* (one matmul whose result tile the vector cores finish).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -45,7 +46,8 @@ class Schedule:
     `lanes` is contiguous in memory in every access that has it; `rows` is the second tile axis (None: one
     row); `grid` axes run in steps of 1. `reduced` is the axis of the vector reductions (lanes or rows). With
     `streamed` that axis is walked in chunks with carried state, once per dependent reduction; otherwise whole
-    rows stay in UB. `folded` are further axes that every reduction folds, outermost first: the rows, walked in
+    rows stay in UB. A reduced axis that is neither lanes nor rows is one of a sliding window: it is walked in
+    steps of 1, and the state is a whole tile. `folded` are further axes that every reduction folds, outermost first: the rows, walked in
     chunks too, and axes that are neither rows nor lanes, walked in steps of 1.
 
     `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
@@ -72,7 +74,7 @@ class Schedule:
     @property
     def walked(self) -> tuple[str, ...]:
         """Axes of loops in steps of 1: a tile has one point of them."""
-        return (*self.grid, *(a for a in self.folded if a != self.rows))
+        return (*self.grid, *(a for a in self.nest if a not in (self.rows, self.lanes)))
 
     @property
     def is_cube(self) -> bool:
@@ -187,8 +189,9 @@ def _check_guards(region: Region, tile: Collection[str | None]) -> None:
         for guard in node.guards:
             used = [a for a in tile if a is not None and a in guard_names(guard)]
             step = guard.index.coefficient(used[0]) if used else None
+            number = step.as_int() if step is not None else None
             bounds = guard.low.names() | guard.high.names()
-            if len(set(used)) > 1 or (used and (step is None or step.as_int() not in (1, -1) or bounds & set(used))):
+            if len(set(used)) > 1 or (used and (number is None or number < -1 or number == 0 or bounds & set(used))):
                 raise NotFusible("a padded or concatenated axis is split or combined with another one")
         if node.kind == "coord":
             for axis in tile:
@@ -238,23 +241,34 @@ def _vector(region: Region) -> list[Schedule]:
     stray = [a for a in region.axes if a not in stored and a not in reduced]
     if stray:
         raise NotFusible("an axis is neither stored nor reduced")
-    lane_steps = {a: [x.steps[a] for x in accesses if a in x.steps] for a in region.axes}
-    legal = [
-        a for a in region.axes
-        if lane_steps[a] and all(s == 1 for s in lane_steps[a]) and not any(a in x.indirect for x in accesses)
-        and not any(_is_spread(n, a) for n in region.nodes)
-    ]
+    legal = [a for a in region.axes if _may_be_lanes(region, accesses, a)]
+    windowed = _is_windowed(region, reduced) and not set(legal) <= set(reduced)
+    if windowed:
+        legal = [a for a in legal if a not in reduced]
     if not legal:
         if not region.axes:
             raise NotFusible("a single element: not worth a kernel")
         raise NotFusible("no axis is contiguous in every operand (an on-chip transpose is needed)")
-    lanes = max(legal, key=lambda a: (sum(x.weight for x in accesses if a in x.steps), list(region.axes).index(a)))
-    rows = _vector_rows(region, accesses, lanes, parallel, reduced)
+    lanes = max(
+        legal,
+        key=lambda a: (
+            all(x.steps.get(a, 1) == 1 for x in accesses),
+            sum(x.weight for x in accesses if a in x.steps),
+            list(region.axes).index(a),
+        ),
+    )
+    if windowed:
+        rows = _window_rows(region, accesses, lanes, parallel)
+    else:
+        rows = _vector_rows(region, accesses, lanes, parallel, reduced)
     grid = tuple(a for a in parallel if a not in (lanes, rows))
     _check_guards(region, (rows, lanes))
     _check_loops(region, [a for a in (*grid, rows, lanes) if a is not None and a not in reduced])
     if not reduced:
         return [Schedule(lanes, rows, grid)]
+    if windowed:
+        *outside, last = [a for a in region.axes if a in reduced]
+        return [Schedule(lanes, rows, grid, last, streamed=True, folded=tuple(outside))]
     inner = lanes if lanes in reduced else rows
     outer = [a for a in region.axes if a in reduced and a != inner]
     folded = tuple([a for a in outer if a != rows] + [a for a in outer if a == rows])
@@ -265,6 +279,64 @@ def _vector(region: Region) -> list[Schedule]:
     streamed = Schedule(lanes, rows, grid, inner, streamed=True, folded=folded)
     whole = lanes in reduced and set(folded) <= {rows}
     return [replace(streamed, streamed=False), streamed] if whole else [streamed]
+
+
+MAX_LANE_STEP = 32
+"""Largest distance of neighbouring lanes in memory: a row is loaded with what lies between, and picked apart on chip."""
+
+
+def _may_be_lanes(region: Region, accesses: Sequence[_Access], axis: str) -> bool:
+    """Whether neighbours along an axis are neighbours in memory, or in loads a few elements of one row apart."""
+    loads = [n for n in region.nodes if n.kind == "load"]
+    found = False
+    for number, access in enumerate(accesses):  # the loads in order, then the stores
+        if axis in access.indirect:
+            return False
+        if axis in access.steps and access.steps[axis] != 1:
+            load = loads[number] if number < len(loads) else None
+            if load is None or access.indirect or not _is_picked(load, region, axis, access.steps[axis]):
+                return False
+        found |= axis in access.steps
+    return found and not any(_is_spread(n, axis) for n in loads)
+
+
+def _small(step: Expr | None) -> bool:
+    number = step.as_int() if step is not None else None
+    return number is not None and 1 <= number <= MAX_LANE_STEP
+
+
+def _is_picked(load: Node, region: Region, axis: str, step: Expr | None) -> bool:
+    """Whether a load can pick lanes a constant step apart out of one row; whole rows apart would be a transpose."""
+    if load.dtype.bytes not in (2, 4) or step is None or not _small(step):
+        return False
+    width = region.input_types[load.input].shape[-1].as_int()
+    return load.index[-1].coefficient(axis) == step or (width is not None and (step.as_int() or width) < width)
+
+
+WINDOW = 4096
+"""Most positions of a sliding window: each is a turn of a loop with its own load."""
+
+
+def _is_windowed(region: Region, reduced: Sequence[str]) -> bool:
+    """Whether the reductions fold sliding windows: a dim of some operand combines a reduced and a parallel axis."""
+    sizes = [region.axes[a].as_int() for a in reduced]
+    if not reduced or None in sizes or math.prod(s or 1 for s in sizes) > WINDOW:
+        return False
+    dims = [e.names() & set(region.axes) for n in region.nodes if n.kind == "load" for e in n.index]
+    return any(names & set(reduced) and names - set(reduced) for names in dims)
+
+
+def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parallel: Sequence[str]) -> str | None:
+    """The longest parallel axis as the rows of a window: its rows are short, so tiles live from their number."""
+    names = {n: 1 for e in region.axes.values() for n in e.names()}
+
+    def columns(axis: str) -> bool:
+        return all(
+            _small(a.step(axis)) and not a.indirect for a in accesses if a.has(axis) and not a.has(lanes)
+        )
+
+    found = [a for a in parallel if a != lanes and columns(a)]
+    return max(found, key=lambda a: (region.axes[a].evaluate(names), found.index(a)), default=None)
 
 
 def _vector_rows(

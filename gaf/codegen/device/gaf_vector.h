@@ -570,6 +570,27 @@ __aicore__ inline void CastHop(const LocalTensor<D>& dst, const LocalTensor<S>& 
     }
 }
 
+// dst[r, c] = src[r, c * step]: every step-th lane of rows that have the pitch of (lanes - 1) * step + 1 lanes.
+// 16-bit and 32-bit types. tmp: PitchOf<T>(lanes) offsets.
+template <class T>
+__aicore__ inline void TakeLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src,
+                                 const LocalTensor<int32_t>& tmp, uint32_t rows, uint32_t lanes, uint32_t step)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "TakeLanes: 16-bit and 32-bit types");
+    const uint32_t pitch = PitchOf<T>(lanes), srcPitch = PitchOf<T>((lanes - 1) * step + 1);
+    const int32_t bytes = static_cast<int32_t>(step * sizeof(T));
+    AscendC::CreateVecIndex(tmp, static_cast<int32_t>(0), pitch);
+    PipeBarrier<PIPE_V>();
+    Muls(tmp, tmp, bytes, static_cast<int32_t>(pitch));
+    PipeBarrier<PIPE_V>();
+    Mins(tmp, tmp, static_cast<int32_t>(lanes - 1) * bytes, static_cast<int32_t>(pitch));  // pad lanes stay in
+    PipeBarrier<PIPE_V>();
+    const LocalTensor<uint32_t> offsets = tmp.template ReinterpretCast<uint32_t>();
+    for (uint32_t r = 0; r < rows; ++r) {
+        Gather(dst[r * pitch], src, offsets, static_cast<uint32_t>(r * srcPitch * sizeof(T)), pitch);
+    }
+}
+
 template <class T>
 constexpr bool IS_BYTE = IS_SAME<T, int8_t> || IS_SAME<T, uint8_t>;
 

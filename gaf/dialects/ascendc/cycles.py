@@ -29,6 +29,7 @@ VECTOR_F32: dict[str, tuple[float, float]] = {
     "Select": (0.0229, 43.99), "CompareScalar": (0.0161, 21.97), "Compare": (FLOOR_F32, 21.03),
     "Duplicate": (FLOOR_F32, 17.00), "CreateVecIndex": (FLOOR_F32, 17.00), "Brcb": (FLOOR_F32, 13.07),
     "Copy": (0.0157, 13.00), "Cast": (FLOOR_F32, 20.44), "WholeReduce": (0.1094, 32.00),
+    "Gather": (0.1875, 15.00),
 }  # fmt: skip
 """Instruction -> (cycles per element, start cycles).
 

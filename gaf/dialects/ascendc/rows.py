@@ -294,6 +294,57 @@ BYTES = (dt.I8, dt.U8)
 
 
 @irdl_op_definition
+class TakeLanesOp(RowsOp):
+    """`dst[r, c] = src[r, c * step]`; rows of src have the pitch of `(lanes - 1) * step + 1` lanes."""
+
+    name = "ascendc.take_lanes"
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+    step = prop_def(ExprAttr)
+
+    CPP: ClassVar[str] = "gaf::TakeLanes({dst}, {src}, {tmp}, {rows}, {lanes}, {step})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {
+        "dst": (dt.F32, dt.F16, dt.BF16, dt.I32, dt.I16),
+        "tmp": (dt.I32,),
+    }
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "src"),)
+
+    @classmethod
+    def span(cls, lanes: ExprLike, step: ExprLike) -> Expr:
+        """Lanes of src that one row of dst reaches over."""
+        return (expr(lanes) - 1) * expr(step) + 1
+
+    @classmethod
+    def tmp_elements(cls, lanes: ExprLike, kind: dt.DType) -> Expr:
+        """Offsets of one row of dst, pad lanes included."""
+        return pitch(lanes, kind)
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        kind = local_dtype(self.dst)
+        return (
+            self.read("src", tile(rows, self.span(lanes, self.param("step")), kind)),
+            self.written("tmp", self.tmp_elements(lanes, kind)),
+            self.written("dst", tile(rows, lanes, kind)),
+        )
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        kind = local_dtype(self.dst)
+        return Cost.of("CreateVecIndex", pitch(lanes, kind), 3), Cost.of("Gather", tile(rows, lanes, kind), rows)
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        step = core.int(self.param("step"))
+        src = core.tile(self.src, rows, core.int(self.span(lanes, step)))
+        core.clobber(self.tmp, core.int(self.tmp_elements(lanes, local_dtype(self.dst))))
+        dst = core.tile(self.dst, rows, lanes)
+        dst[:] = 0
+        dst[:, :lanes] = src[:, : (lanes - 1) * step + 1 : step]
+
+
+@irdl_op_definition
 class CastTileOp(RowsOp):
     """`dst[r, c] = src[r, c]` converted, each side with its own pitch; bytes <-> f32 take two steps through
     `tmp`.
@@ -706,7 +757,7 @@ class Pow1Op(CountOp):
 
 
 OPS = (
-    BinaryColOp, BinaryRowOp, BroadcastColOp, BroadcastRowOp, RowReduceOp, ColReduceOp, CastTileOp,
+    BinaryColOp, BinaryRowOp, BroadcastColOp, BroadcastRowOp, RowReduceOp, ColReduceOp, TakeLanesOp, CastTileOp,
     Compare01Op,
     Compare01SOp, Select01Op, RoundToOp, Tanh1Op, Erf1Op, Sin1Op, Cos1Op, Tan1Op, Atan1Op, Rsqrt1Op, Recip1Op,
     Pow1Op,

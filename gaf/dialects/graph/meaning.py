@@ -29,15 +29,27 @@ class Dim:
 
 
 @dataclass(frozen=True)
+class Guard:
+    """`low <= index < high`, over the result dims."""
+
+    index: Expr
+    low: Expr
+    high: Expr
+
+
+@dataclass(frozen=True)
 class Read:
     """Operand number `operand`, or the result of stage number `stage`, at `index` (one Expr per dim).
 
-    A gather index is the atom `read(tag, ...)` whose tag is the operand number of the index tensor.
+    A gather index is the atom `read(tag, ...)` whose tag is the operand number of the index tensor. Where a
+    guard doesn't hold the value is `fill` (the padding of a window); only operands are read under guards.
     """
 
     index: tuple[Expr, ...]
     operand: int | None = None
     stage: int | None = None
+    guards: tuple[Guard, ...] = ()
+    fill: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,15 +78,6 @@ class Meaning:
     @property
     def is_elementwise(self) -> bool:
         return len(self.stages) == 1 and not self.stages[0].reduced
-
-
-@dataclass(frozen=True)
-class Guard:
-    """`low <= index < high`, over the result dims."""
-
-    index: Expr
-    low: Expr
-    high: Expr
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, Func, ceildiv, const, expr, mod, product, round_up
 from gaf.dialects.tile.attributes import format_names
+from gaf.dialects.tile.memory import LoadOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp
 from gaf.dialects.tile.types import GmType, TileType
 from gaf.errors import GafError, UnsupportedError
@@ -198,6 +199,19 @@ def require_contiguous(op: Operation, address: Address, axes: Sequence[str], wha
     value = address.row_step.as_int()
     if value is not None and value < 0:
         raise refuse(op, f"{what}: rows go backwards in memory", expected="a stride >= 0", got=value)
+
+
+def picked_step(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) -> int:
+    """Elements from one lane of a load to the next: 1, or more if lanes are picked out of a longer row on chip."""
+    source = op.source.type
+    if not axes or not isinstance(source, GmType) or any(find_read(e) is not None for e in op.index):
+        return 1
+    total = const(0)
+    for value, stride in zip(op.index, strides(source.shape), strict=True):
+        total = total + value * stride
+    step = total.simplify(ranges).coefficient(axes[-1])
+    number = step.as_int() if step is not None else None
+    return number if number is not None and number > 1 and memory_dtype(source.dtype).bytes in (2, 4) else 1
 
 
 def find_read(value: Expr) -> Func | None:

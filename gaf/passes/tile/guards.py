@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gaf.dialects.common.index import Expr, const, is_nonneg, maximum, minimum, sym
+from gaf.dialects.common.index import Expr, ceildiv, const, is_nonneg, maximum, minimum, sym
 from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.memory import LoadOp
 from gaf.dialects.tile.types import GmType
@@ -47,18 +47,18 @@ def check_load_guards(op: LoadOp, axes: Sequence[str]) -> None:
 
 
 def _axis_of(op: LoadOp, guard: Guard, axes: Sequence[str]) -> tuple[str, int] | None:
-    """The wide axis that a guard bounds and its sign there; None for a guard on loops and symbols only."""
+    """The wide axis that a guard bounds and its step there (-1, or positive); None for a guard on loops and symbols only."""
     used = [a for a in axes if a in guard.names()]
     if not used:
         return None
     step = guard.value.coefficient(used[0])
     number = step.as_int() if step is not None else None
     bounds = guard.low.names() | guard.high.names()
-    if len(used) > 1 or number not in (1, -1) or bounds & set(axes):
+    if len(used) > 1 or number is None or number < -1 or number == 0 or bounds & set(axes):
         raise refuse(
             op,
             "a guard that isn't a range of rows or of lanes has no lowering",
-            expected="`axis + constant in low to high`, with one axis of the tile",
+            expected="`axis * step + constant in low to high`, with one axis of the tile",
             got=str(guard),
         )
     return used[0], number
@@ -76,12 +76,15 @@ def load_box(op: LoadOp, axes: Sequence[str], rows: Expr, lanes: Expr, e: Emitte
         if found is None:
             inside = inside * _holds(e.evaluate(guard.value), low, high)
             continue
-        axis, sign = found
-        # value at tile-local position 0 of the axis; the value goes up or down by one from there
+        axis, step = found
+        # value at tile-local position 0 of the axis; the value goes up by a step or down by one from there
         first = e.evaluate(guard.value)
-        begin, end = (low - first, high - first) if sign == 1 else (first - high + 1, first - low + 1)
+        if step > 0:
+            begin, end = ceildiv(low - first, step), ceildiv(high - first, step)
+        else:
+            begin, end = first - high + 1, first - low + 1
         begins[axis] = maximum(begins.get(axis, const(0)), begin)
-        if not _beyond(guard, axis, sign, e):
+        if not _beyond(guard, axis, step, e):
             ends[axis] = minimum(ends.get(axis, sizes[axis]), end)
     spans: dict[str, tuple[Expr, Expr]] = {}
     for axis, size in sizes.items():
@@ -94,12 +97,13 @@ def load_box(op: LoadOp, axes: Sequence[str], rows: Expr, lanes: Expr, e: Emitte
     return Box(row0, e.name(nrows, "box_rows"), col0, e.name(ncols, "box_lanes"))
 
 
-def _beyond(guard: Guard, axis: str, sign: int, e: Emitter) -> bool:
-    """Whether a guard ends where the axis ends, or later: then every window ends first."""
-    rest = guard.value - (sym(axis) if sign == 1 else const(0) - sym(axis))
-    end = guard.high - rest if sign == 1 else rest - guard.low + 1
+def _beyond(guard: Guard, axis: str, step: int, e: Emitter) -> bool:
+    """Whether a guard still holds where the axis ends: then every window ends first."""
     extent = e.ranges.get(axis)
-    return extent is not None and is_nonneg(end - extent, e.ranges)
+    if extent is None:
+        return False
+    last = guard.value - sym(axis) * step + (extent - 1) * step
+    return is_nonneg(guard.high - 1 - last if step > 0 else last - guard.low, e.ranges)
 
 
 def _holds(value: Expr, low: Expr, high: Expr) -> Expr:

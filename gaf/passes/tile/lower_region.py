@@ -472,6 +472,8 @@ class _Emitter:
         """A reduction of the tile at hand; axes walked in steps of 1 are no part of it."""
         node = self.region.nodes[number]
         over = [self.rename[a] for a in self._axis_order() if a in node.over and a not in self.schedule.walked]
+        if not over:
+            return self.operand(node.args[0])
         with self.kb.at(self.region.origins.get(number) or self.kb.location):
             return self.kb.reduce(node.function, self.operand(node.args[0]), over)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -16,6 +16,7 @@ from xdsl.passes import ModulePass
 from gaf.dialects.ascendc import builder as asc
 from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileBoxOp, LoadTileOp
 from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
+from gaf.dialects.ascendc.rows import TakeLanesOp
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import DIMS, Expr, ceildiv, const, is_nonneg, maximum, minimum, product, sym
@@ -35,6 +36,7 @@ from gaf.passes.tile.forms import (
     gather_address,
     linear,
     memory_dtype,
+    picked_step,
     refuse,
     require_contiguous,
     tile_type,
@@ -346,31 +348,42 @@ class Lowering:
         if any(find_read(i) is not None for i in op.index):
             self._gather(op, source, axes, what, e)
             return
+        step = picked_step(op, axes, e.ranges)
         address = linear(op, source.shape, op.index, axes, e.lows(), e.ranges, what)
-        require_contiguous(op, address, axes, what)
-        stride = e.name(address.row_step, "stride") if len(axes) == 2 else lanes
+        require_contiguous(op, address if step == 1 else replace(address, lane_step=const(1)), axes, what)
+        span = lanes if step == 1 else e.name(TakeLanesOp.span(lanes, step), "span")
+        stride = e.name(address.row_step, "stride") if len(axes) == 2 else span
         if op.guards:
-            self._load_box(op, axes, address, stride, e)
+            self._load_box(op, axes, address, stride, step, e)
             return
-        at = e.name(address.base, f"{gm_name(op.source)}_at")
-        self._fetch(op, e.array(op.source), at, rows, lanes, stride, gm_name(op.source), e)
+        name, at = gm_name(op.source), e.name(address.base, f"{gm_name(op.source)}_at")
+
+        def copy(room: SSAValue) -> None:
+            self.kb.call(LoadTileOp, room, e.array(op.source), src_at=at, rows=rows, lanes=span, stride=stride)
+
+        self._enqueue(op, name, rows, lanes, copy, e)
 
     def _load_box(
-        self, op: LoadOp, axes: tuple[str, ...], address: Address, stride: Expr, e: VectorEmitter
+        self, op: LoadOp, axes: tuple[str, ...], address: Address, stride: Expr, step: int, e: VectorEmitter
     ) -> None:
-        """A guarded load: only a box of the tile comes from memory."""
+        """A guarded load: only a box of the tile comes from memory. Lanes `step` apart come with what lies between."""
         rows, lanes = e.size(axes)
         box = load_box(op, axes, rows, lanes, e)
         name = gm_name(op.source)
-        at = e.name(address.base + box.row0 * stride + box.col0, f"{name}_at")
+        at = e.name(address.base + box.row0 * stride + box.col0 * step, f"{name}_at")
+        col0, ncols = box.col0, box.ncols
+        if step > 1:
+            lanes = e.name(TakeLanesOp.span(lanes, step), "span")
+            col0 = minimum(col0 * step, lanes) if col0.as_int() is None else col0 * step  # an empty box may end the tile
+            ncols = e.name(maximum(TakeLanesOp.span(ncols, step), 0), "box_span")
 
         def copy(room: SSAValue) -> None:
             self.kb.call(
                 LoadTileBoxOp, room, e.array(op.source), src_at=at, rows=rows, lanes=lanes, row0=box.row0,
-                col0=box.col0, nrows=box.nrows, ncols=box.ncols, stride=stride, fill=op.otherwise,
+                col0=col0, nrows=box.nrows, ncols=ncols, stride=stride, fill=op.otherwise,
             )  # fmt: skip
 
-        self._enqueue(op, name, rows, lanes, copy, e)
+        self._enqueue(op, name, rows, e.size(axes)[1], copy, e)
 
     def _fetch(
         self, op: Operation, array: SSAValue, at: Expr, rows: Expr, lanes: Expr, stride: Expr, name: str,

@@ -10,9 +10,11 @@ over the kernel's symbols and tiling parameters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from gaf.dialects.ascendc.rows import TakeLanesOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
@@ -23,7 +25,7 @@ from gaf.dialects.tile.types import GmType
 from gaf.errors import UnsupportedError
 from gaf.passes.tile.buffers import MAX_QUEUE_BUFFERS, Carry, Group, Home, Leaf, Memory, slot_bytes
 from gaf.passes.tile.cube import CubePlan, plan_cube
-from gaf.passes.tile.forms import Form, memory_dtype, physical_dtype, refuse, tile_type
+from gaf.passes.tile.forms import Form, axis_ranges, memory_dtype, physical_dtype, picked_step, refuse, tile_type
 from gaf.passes.tile.guards import check_load_guards
 from gaf.passes.tile.program import Number, Program, check_supported, is_store, vector_ops
 from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
@@ -31,6 +33,7 @@ from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe
 from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
 from gaf.passes.tile.recipes.coordinates import Coordinates, Fill, OnNumber
 from gaf.passes.tile.recipes.integers import ANY_WIDTH
+from gaf.passes.tile.recipes.lanes import TakeLanes
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.target import DEFAULT, Chip
 
@@ -211,6 +214,10 @@ class Plan(Memory):
             check_load_guards(op, form.axes)
         self._check_dtype(op, type.dtype)
         recipe = load_cast(type.dtype)
+        step = picked_step(op, form.axes, axis_ranges(self.kernel)) if isinstance(op, LoadOp) else 1
+        if step > 1:
+            recipe = TakeLanes(step)
+            memory = replace(memory, lanes=TakeLanesOp.span(memory.lanes, step))
         if op in self.staged:
             recipe = recipe or COPY
             group = self._staged_group(slot_bytes(memory.bytes), self._is_looped(op))

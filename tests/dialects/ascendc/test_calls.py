@@ -130,6 +130,12 @@ CALLS = [
     ],
     case(rows.BroadcastColOp, "col", lambda c: np.broadcast_to(c.T, (ROWS, LANES)), (ROWS, LANES), COL_TMP,
     **TILE),
+    *[
+        case(rows.TakeLanesOp, "x", lambda x, s=s: x[:, ::s], (ROWS, (LANES - 1) // s + 1),
+        (dt.I32, rows.TakeLanesOp.tmp_elements((LANES - 1) // s + 1, dt.F32)), rows=ROWS,
+        lanes=(LANES - 1) // s + 1, step=s)
+        for s in (1, LANES - 1)
+    ],
     case(rows.BroadcastRowOp, "row", lambda r: np.broadcast_to(r, (ROWS, LANES)), **TILE),
     *[
         case(rows.RowReduceOp, "x", lambda x, f=f: f(x.astype(float), axis=1)[None], (1, ROWS), ROW_TMP,

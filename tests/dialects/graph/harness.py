@@ -120,7 +120,14 @@ def run_stage(
         if 0 in shape:  # nothing is read
             args.append(np.zeros(shape, source.dtype))
             continue
-        loaded = load(source, [eval_index(e, {**env, **coords}, operands) for e in read.index])
+        names = {**env, **coords}
+        where: Any = True
+        for guard in read.guards:
+            at, low, high = (eval_index(e, names, operands) for e in (guard.index, guard.low, guard.high))
+            where = where & (at >= low) & (at < high)
+        loaded = load(source, [eval_index(e, names, operands) for e in read.index], where)
+        if read.guards:
+            loaded = np.where(where, loaded, np.asarray(read.fill).astype(source.dtype))
         kind = dt.of_numpy(loaded.dtype)
         args.append(loaded.astype(np.float32) if kind in (dt.F16, dt.BF16) else loaded)
     result = np.asarray(scalar.evaluate(concrete_body(stage.body, env, wide), args, coords))

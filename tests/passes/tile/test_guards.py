@@ -192,7 +192,7 @@ HEADER = (
     ("load", "message"),
     [
         ("%x[m, k] where [m + k in 0 to 3] else 0 : !tile.t<[m, k], f32>", "isn't a range of rows or of lanes"),
-        ("%x[m, k] where [2 * k in 0 to 3] else 0 : !tile.t<[m, k], f32>", "isn't a range of rows or of lanes"),
+        ("%x[m, k] where [-2 * k in 0 to 3] else 0 : !tile.t<[m, k], f32>", "isn't a range of rows or of lanes"),
         ("%x[m, k] where [k in 0 to m] else 0 : !tile.t<[m, k], f32>", "isn't a range of rows or of lanes"),
         ("%x[m, k] where [k floordiv 2 in 0 to 3] else 0 : !tile.t<[m, k], f32>", "isn't a range of rows or of lanes"),
         ("%x[read ids[m], k] where [k in 0 to 3] else 0 : !tile.t<[m, k], f32>", "a gather with a guard"),

@@ -11,7 +11,8 @@ import numpy as np
 from xdsl.irdl import operand_def, opt_operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from gaf.dialects.common.index import Expr, const, exact_div, expr
+from gaf.dialects.common.index import Expr, const, exact_div, expr, floordiv, sym
+from gaf.dialects.common.scalar import Arg
 from gaf.dialects.graph.contract import (
     AtenContext,
     ExportContext,
@@ -22,8 +23,16 @@ from gaf.dialects.graph.contract import (
     ints_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import Opaque
-from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish, format_dims, same_dtype
+from gaf.dialects.graph.meaning import Dim, Meaning, Opaque, Read, Stage, identity_read, result_dims
+from gaf.dialects.graph.ops.common import (
+    accumulator,
+    check_kind,
+    computing,
+    export_float,
+    finish,
+    format_dims,
+    same_dtype,
+)
 from gaf.dialects.graph.ops.window import (
     aten_window,
     check_output,
@@ -31,6 +40,8 @@ from gaf.dialects.graph.ops.window import (
     output_size,
     resolve_pads,
     window_attributes,
+    window_dims,
+    window_read,
     windows,
 )
 from gaf.dialects.graph.types import TensorType
@@ -84,8 +95,6 @@ class ConvBase(GraphOp):
         if got != expected:
             raise InvalidInputError(f"{cls.name}: {what}", expected=expected, got=got)
 
-    def meaning(self) -> Opaque:
-        return Opaque("convolution has no schedule yet")
 
 
 @graph_op
@@ -128,6 +137,25 @@ class ConvOp(ConvBase):
         ]
         check_output(sizes, cls.name)
         return [TensorType.of((x.shape[0], w.shape[0], *sizes), x.dtype)]
+
+    def meaning(self) -> Meaning:
+        """A matmul over channels and window: weights [channels out, ..] times the windows of x [.., positions]."""
+        (x, w, *bias), (r,), attrs = self.operand_tensor_types(), self.result_tensor_types(), self.attrs()
+        dims, window = result_dims(r.shape), window_dims(w.shape[2:])
+        channel = sym("r0")
+        if attrs["groups"] > 1:
+            channel = floordiv(sym("d1"), w.shape[0] // attrs["groups"]) * w.shape[1] + channel
+        pads = attrs["pads"][: len(window)]
+        reads = (
+            Read((sym("d1"), sym("r0"), *(sym(d.name) for d in window)), 1),
+            window_read(0, x.shape, channel, attrs["strides"], pads, attrs["dilations"], 0.0),
+        )
+        dtype = accumulator(r.dtype) if bias else r.dtype
+        products = Stage(dims, reads, Arg(0) * Arg(1), dtype, (Dim("r0", w.shape[1]), *window), "sum")
+        if not bias:
+            return Meaning((products,))
+        added = (identity_read(len(dims), stage=0), Read((sym("d1"),), 2))
+        return Meaning((products, Stage(dims, added, Arg(0) + Arg(1), r.dtype)), (1,))
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         x, w, *bias = (computing(a) for a in args)
@@ -201,6 +229,10 @@ class ConvTransposeOp(ConvBase):
 
     name = "graph.conv_transpose"
     output_padding = ints_prop()
+
+    def meaning(self) -> Opaque:
+        return Opaque("a transposed convolution has no schedule yet")
+
     ONNX = ("ConvTranspose",)
     GAF = ("conv_transpose",)
     GAF_DEFAULTS = {"output_padding": lambda x, *_: (0,) * (x.rank - 2)}

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,7 +11,9 @@ import numpy as np
 from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from gaf.dialects.common.index import expr
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr, expr, is_nonneg, sym
+from gaf.dialects.common.scalar import Arg, Const, Coord, Extent, Scalar, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
     ExportContext,
@@ -21,8 +24,15 @@ from gaf.dialects.graph.contract import (
     ints_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import Opaque
-from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish, format_dims
+from gaf.dialects.graph.meaning import IDENTITY_BODY, Meaning, Stage, identity_read, result_dims
+from gaf.dialects.graph.ops.common import (
+    accumulator,
+    check_kind,
+    computing,
+    export_float,
+    finish,
+    format_dims,
+)
 from gaf.dialects.graph.ops.shape import SqueezeOp, UnsqueezeOp
 from gaf.dialects.graph.ops.window import (
     aten_window,
@@ -31,6 +41,8 @@ from gaf.dialects.graph.ops.window import (
     output_size,
     resolve_pads,
     window_attributes,
+    window_dims,
+    window_read,
     windows,
 )
 from gaf.dialects.graph.types import TensorType
@@ -106,8 +118,13 @@ class PoolOp(GraphOp):
             outputs.append(size)
         return windows(x, fill, kernel, strides, pads, dilations, outputs)
 
-    def meaning(self) -> Opaque:
-        return Opaque("pooling has no schedule yet")
+    def _fold(self, fold: str, fill: float, body: Scalar = IDENTITY_BODY) -> Stage:
+        """The stage that folds every window; a mean or a norm goes on in the accumulator's type."""
+        (x,), (r,), attrs = self.operand_tensor_types(), self.result_tensor_types(), self.attrs()
+        kernel, strides, pads, dilations = (attrs[k] for k in LISTS)
+        read = window_read(0, x.shape, sym("d1"), strides, pads, dilations, fill)
+        dtype = r.dtype if fold == "max" else accumulator(r.dtype)
+        return Stage(result_dims(r.shape), (read,), body, dtype, window_dims(kernel), fold)
 
     @classmethod
     def imported(cls, ctx: ImportContext) -> dict[str, Any]:
@@ -179,6 +196,10 @@ class MaxPoolOp(PoolOp):
     GAF = ("max_pool",)
     KINDS = ("float", "int", "uint")
 
+    def meaning(self) -> Meaning:
+        kind = self.operand_tensor_types()[0].dtype
+        return Meaning((self._fold("max", -math.inf if kind.is_float else float(np.iinfo(kind.numpy).min)),))
+
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         x = computing(args[0])
         lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
@@ -223,6 +244,46 @@ class AveragePoolOp(PoolOp):
     ATEN = ("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
     GAF = ("average_pool",)
     GAF_DEFAULTS = {"count_include_pad": False}
+
+    def meaning(self) -> Meaning:
+        total, r = self._fold("sum", 0.0), self.result_tensor_types()[0]
+        rank = len(total.dims)
+        body = Arg(0) / self._count(total)
+        return Meaning((total, Stage(total.dims, (identity_read(rank, stage=0),), body, r.dtype)), (1,))
+
+    def _count(self, total: Stage) -> Scalar:
+        """The elements of a window that count: a product over the spatial dims."""
+        attrs = self.attrs()
+        kernel, strides, pads, dilations = (attrs[k] for k in LISTS)
+        ranges = {d.name: d.extent for d in (*total.dims, *total.reduced)}
+        (read,), n = total.reads, len(kernel)
+        result: Scalar = Const(1.0)
+        for i, guard in enumerate(read.guards):
+            beyond = pads[n + i] if attrs["count_include_pad"] else 0
+            before = pads[i] if attrs["count_include_pad"] else 0
+            full = is_nonneg(guard.index + before, ranges)
+            full = full and is_nonneg(guard.high + beyond - 1 - guard.index, ranges)
+            result = result * (
+                Const(float(kernel[i]))
+                if full
+                else self._counted(2 + i, kernel[i], strides[i], dilations[i], pads[i], before, guard.high + beyond)
+            )
+        return result
+
+    def _counted(
+        self, dim: int, kernel: int, stride: int, dilation: int, pad: int, before: int, end: Expr
+    ) -> Scalar:
+        """The positions of a window along one dim that lie in [-before, end)."""
+        first = cast(Coord(f"d{dim}"), dt.F32) * float(stride) - float(pad)
+
+        def taps(distance: Scalar) -> Scalar:
+            """How many of 0, dilation, 2 * dilation, ... are below a distance."""
+            if dilation > 1:  # + 0.5: the quotient never comes near an integer, however it is rounded
+                distance = call("floor", (distance + (dilation - 0.5)) / float(dilation))
+            return call("min", call("max", distance, 0.0), float(kernel))
+
+        inside = taps(Extent(end) - first)
+        return inside if before >= pad else inside - taps(-first - float(before))
 
     def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
         x, attrs = computing(args[0]), self.attrs()

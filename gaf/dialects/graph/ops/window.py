@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sliding windows: sizes, automatic padding and numpy views, shared by convolutions and pools."""
+"""Sliding windows: sizes, automatic padding, reads and numpy views, shared by convolutions and pools."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from gaf.dialects.common.index import (
     is_nonneg,
     maximum,
     minimum,
+    sym,
 )
 from gaf.dialects.graph.contract import AtenContext, ImportContext
+from gaf.dialects.graph.meaning import Dim, Guard, Read
 from gaf.errors import InvalidInputError
 
 
@@ -116,6 +118,31 @@ def check_output(sizes: Sequence[Expr], what: str) -> None:
                 f"{what}: the window is larger than spatial dim {axis} with its padding",
                 got=f"{size} positions",
             )
+
+
+def window_dims(kernel: Sequence[Expr | int]) -> tuple[Dim, ...]:
+    """The reduced dims of a window: r1, r2, ..., one a spatial dim (r0 is a convolution's channel)."""
+    return tuple(Dim(f"r{1 + i}", expr(k)) for i, k in enumerate(kernel))
+
+
+def window_read(
+    operand: int,
+    shape: Sequence[Expr],
+    channel: Expr,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    fill: float,
+) -> Read:
+    """Element r1, r2, ... of the window at d2, d3, ... in operand [batch d0, `channel`, spatial..].
+
+    Outside of the operand it is `fill`.
+    """
+    places = [
+        sym(f"d{2 + i}") * strides[i] + sym(f"r{1 + i}") * dilations[i] - pads[i] for i in range(len(strides))
+    ]
+    guards = tuple(Guard(at, const(0), size) for at, size in zip(places, shape[2:]))
+    return Read((sym("d0"), channel, *places), operand, guards=guards, fill=fill)
 
 
 def windows(

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sliding windows on the vector cores: pools and depthwise convolutions, alone and with elementwise neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdsl.ir import SSAValue
+
+from gaf.compiler import FusedModel, fuse
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import sym
+from gaf.dialects.graph.contract import GraphOp
+from gaf.dialects.graph.model import Model, finish, new_model
+from gaf.dialects.graph.ops.conv import ConvOp
+from gaf.dialects.graph.ops.pool import AveragePoolOp, MaxPoolOp
+from gaf.dialects.graph.ops.unary import ReluOp, SigmoidOp
+from gaf.dialects.graph.types import TensorType
+from gaf.runtime.compiler import find_compiler
+
+SLOW = pytest.mark.slow
+CHECK = pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler on this machine")
+
+
+def judged(model: Model, inputs: dict[str, np.ndarray], *engines: str) -> FusedModel:
+    """Fuse, demand that no op is left on the host, and judge every kernel against float64 on each engine."""
+    fused = fuse(model)
+    assert not fused.fallbacks, [str(f) for f in fused.fallbacks]
+    for engine in engines:
+        result = fused.verify(inputs, engine=engine)
+        wrong = [c for c in [*result.launches, *result.outputs] if not c.ok]
+        assert not wrong, "\n".join(f"{engine}: {c.kernel or c.name}: {c.error:.2e} {c.note}" for c in wrong)
+        assert not result.violations, result.violations[0]
+    return fused
+
+
+def build(op: type[GraphOp], x: TensorType, *weights: np.ndarray, around: bool = True, **attrs: Any) -> Model:
+    """relu -> op -> sigmoid, or the op alone."""
+    model = new_model([("x", x)])
+
+    def add(kind: type[GraphOp], operands: Sequence[SSAValue], attrs: dict[str, Any]) -> SSAValue:
+        made = kind.make(operands, attrs)
+        model.block.add_op(made)
+        return made.results[0]
+
+    constants = [model.constant(w) for w in weights]
+    model.block.add_ops(constants)
+    value: SSAValue = model.block.args[0]
+    if around:
+        value = add(ReluOp, [value], {})
+    value = add(op, [value, *(c.result for c in constants)], attrs)
+    if around:
+        value = add(SigmoidOp, [value], {})
+    return finish(model, [("y", value)])
+
+
+def values(shape: Sequence[int], kind: dt.DType = dt.F32, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(kind.numpy)
+
+
+def window(kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]) -> dict[str, Any]:
+    return {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
+
+
+POOLS = [
+    (MaxPoolOp, window((3, 3), (1, 1), (1, 1, 1, 1), (1, 1)), {}),
+    (MaxPoolOp, window((3, 2), (2, 3), (1, 0, 0, 1), (2, 1)), {"ceil_mode": True}),
+    (AveragePoolOp, window((3, 3), (2, 2), (1, 1, 1, 1), (1, 1)), {"count_include_pad": False}),
+    (AveragePoolOp, window((3, 2), (2, 2), (1, 1, 1, 0), (1, 3)), {"count_include_pad": True, "ceil_mode": True}),
+    (AveragePoolOp, window((2, 2), (1, 2), (2, 1, 1, 1), (3, 2)), {"count_include_pad": False, "ceil_mode": True}),
+]
+
+
+@pytest.mark.parametrize(("op", "attrs", "more"), POOLS, ids=range(len(POOLS)))
+@pytest.mark.parametrize("kind", [dt.F32, dt.BF16])
+def test_pools(op: type[GraphOp], attrs: dict[str, Any], more: dict[str, Any], kind: dt.DType) -> None:
+    model = build(op, TensorType.of((sym("N"), 3, 11, 9), kind), **{"ceil_mode": False, **attrs, **more})
+    judged(model, {"x": values((2, 3, 11, 9), kind)}, "tile", "interpreter")
+
+
+@CHECK
+@pytest.mark.parametrize("number", [1, 4, pytest.param(0, marks=SLOW), pytest.param(2, marks=SLOW), pytest.param(3, marks=SLOW)])
+def test_compiled_pools(number: int) -> None:
+    op, attrs, more = POOLS[number]
+    kind = (dt.F16, dt.F32)[number % 2]
+    model = build(op, TensorType.of((sym("N"), 3, 11, 9), kind), **{"ceil_mode": False, **attrs, **more})
+    judged(model, {"x": values((2, 3, 11, 9), kind)}, "check")
+
+
+@pytest.mark.parametrize("shape", [(5, 40), (1, 7, 6, 5)])
+def test_pools_of_one_and_three_dims(shape: tuple[int, ...]) -> None:
+    n = len(shape) - 1
+    attrs = window((3,) * n, (2,) * n, (1,) * 2 * n, (1,) * n)
+    for op, more in ((MaxPoolOp, {}), (AveragePoolOp, {"count_include_pad": False})):
+        model = build(op, TensorType.of((sym("N"), *shape), dt.F32), around=False, ceil_mode=False, **attrs, **more)
+        judged(model, {"x": values((2, *shape))}, "tile", "interpreter")
+
+
+@pytest.mark.parametrize("kind", [dt.I8, dt.U8])
+def test_integer_max_pool_pads_with_the_lowest_value(kind: dt.DType) -> None:
+    attrs = window((3, 3), (1, 1), (1, 1, 1, 1), (1, 1))
+    model = build(MaxPoolOp, TensorType.of((2, 3, 6, 5), kind), around=False, ceil_mode=False, **attrs)
+    x = np.random.default_rng(0).integers(-128 if kind is dt.I8 else 0, -100 if kind is dt.I8 else 9, (2, 3, 6, 5))
+    judged(model, {"x": x.astype(kind.numpy)}, "tile", "interpreter")
+
+
+def test_symbolic_height_and_width() -> None:
+    attrs = window((3, 3), (2, 2), (1, 1, 1, 1), (1, 1))
+    model = build(MaxPoolOp, TensorType.of((1, 4, sym("H"), sym("W")), dt.F32), ceil_mode=False, **attrs)
+    judged(model, {"x": values((1, 4, 13, 300))}, "tile", "interpreter")
+    judged(model, {"x": values((1, 4, 2, 1), seed=1)}, "interpreter")
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "attrs"),
+    [
+        ((6, 11, 9), (3, 3), {"strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}),
+        ((6, 12, 20), (5, 3), {"strides": (2, 2), "pads": (2, 1, 2, 1), "dilations": (1, 2)}),
+        ((6, 40), (5,), {"strides": (3,), "pads": (2, 1), "dilations": (2,)}),
+    ],
+)
+@pytest.mark.parametrize("kind", [dt.F32, dt.F16])
+def test_depthwise_convolution(shape: tuple[int, ...], kernel: tuple[int, ...], attrs: dict[str, Any], kind: dt.DType) -> None:
+    weights = values((6, 1, *kernel), kind, 1), values((6,), kind, 2)
+    model = build(ConvOp, TensorType.of((sym("N"), *shape), kind), *weights, groups=6, **attrs)
+    judged(model, {"x": values((2, *shape), kind)}, "tile", "interpreter")
+
+
+@CHECK
+def test_compiled_depthwise_convolution() -> None:
+    """Strided lanes under a guard, weights as a column, one kernel with its neighbours."""
+    attrs = {"strides": (2, 2), "pads": (2, 1, 2, 1), "dilations": (1, 2), "groups": 6}
+    model = build(ConvOp, TensorType.of((sym("N"), 6, 12, 20), dt.F16), values((6, 1, 5, 3), dt.F16, 1), **attrs)
+    fused = judged(model, {"x": values((2, 6, 12, 20), dt.F16)}, "check")
+    assert len(fused.kernels) == 1
+
+
+@settings(max_examples=15)
+@given(st.data())
+def test_random_windows(data: st.DataObject) -> None:
+    small = st.integers(1, 3)
+    n = data.draw(st.integers(1, 2))
+    kernel, strides, dilations = (tuple(data.draw(small) for _ in range(n)) for _ in range(3))
+    pads = tuple(data.draw(st.integers(0, (kernel[i % n] - 1) * dilations[i % n])) for i in range(2 * n))
+    size = tuple((k - 1) * d + data.draw(st.integers(4, 9)) for k, d in zip(kernel, dilations))
+    attrs = {"strides": strides, "pads": pads, "dilations": dilations}
+    what = data.draw(st.sampled_from(("max", "average", "conv")))
+    around = data.draw(st.booleans())
+    x = TensorType.of((2, 3, *size), dt.F32)
+    if what == "conv":
+        model = build(ConvOp, x, values((3, 1, *kernel), seed=1), groups=3, around=around, **attrs)
+    else:
+        attrs |= {"kernel": kernel, "ceil_mode": data.draw(st.booleans())}
+        more = {"count_include_pad": data.draw(st.booleans())} if what == "average" else {}
+        model = build(MaxPoolOp if what == "max" else AveragePoolOp, x, around=around, **attrs, **more)
+    judged(model, {"x": values((2, 3, *size))}, "tile", "interpreter")
