@@ -43,6 +43,7 @@ _HOME = {
     "register_fusion_rule": "gaf.fusion.rules",
     "register_pass": "gaf.passes.registry",
     "save": "gaf.frontend.save",
+    "tensorflow_to_graph": "gaf.frontend.tensorflow",
     "torch_to_graph": "gaf.frontend.torch",
     "unregister_custom_op": "gaf.frontend.custom",
     "unregister_fusion": "gaf.fusion.rules",

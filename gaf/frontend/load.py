@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from gaf.frontend.onnx.shapes import InputShapes
 
 _KINDS = (
-    ".onnx file, onnx.ModelProto, PyTorch module with example inputs, trace or exported program, .gaf file, .mlir file"
+    ".onnx file, onnx.ModelProto, PyTorch module with example inputs, trace or exported program, Keras model, "
+    "tf.function, SavedModel folder, .keras file, .gaf file, .mlir file"
 )
 
 _TORCH_FILES = (".pt", ".pth", ".pt2")
+_KERAS_FILES = (".keras", ".h5")
 
 # File name ending -> what it is, what to do
 _OTHER_FILES = {
     ".pkl": ("Python pickle", "gaf never loads pickles; export the model to ONNX"),
     ".pb": ("TensorFlow graph", "convert it with tf2onnx and load the .onnx file"),
-    ".h5": ("Keras file", "convert it with tf2onnx and load the .onnx file"),
-    ".keras": ("Keras file", "use model.export(path, format='onnx') and load the .onnx file"),
     ".tflite": ("TensorFlow Lite model", "convert it with tf2onnx and load the .onnx file"),
     ".safetensors": ("file of weights without a graph", "export the model that uses them to ONNX"),
 }
@@ -38,11 +38,12 @@ def load_model(
     dynamic_shapes: Any = None,
 ) -> Model:
     """Open a model: path of an `.onnx`, `.gaf` (or `file.gaf:model`), `.pt2`, `.pt` or `.mlir` file, an
-    onnx.ModelProto, a PyTorch module, trace or exported program, or a Model (returned as it is).
+    onnx.ModelProto, a PyTorch module, trace or exported program, a Keras model, `tf.function` or SavedModel (also
+    its folder, and `.keras` or `.h5` files), or a Model (returned as it is).
 
     `input_shapes` fixes dims of ONNX inputs, e.g. `{"x": (1, "S", 768)}`: numbers, names, None for the model's.
     PyTorch modules need `example_inputs`; `dynamic_shapes` says which of their dims vary, as for
-    torch.export.export (see `gaf.torch_to_graph`).
+    torch.export.export (see `gaf.torch_to_graph`). A `tf.function` without a signature takes `example_inputs` too.
     Raises InvalidInputError or UnsupportedError with what to do instead.
     """
     if isinstance(source, Model):
@@ -62,6 +63,10 @@ def load_model(
         from gaf.frontend.torch import torch_to_graph
 
         return torch_to_graph(source, example_inputs, dynamic_shapes=dynamic_shapes)
+    if suffix in _KERAS_FILES or _is_saved_model(source) or _is_tensorflow(source):
+        from gaf.frontend.tensorflow import tensorflow_to_graph
+
+        return tensorflow_to_graph(source, example_inputs, input_shapes)
     if example_inputs is not None or dynamic_shapes is not None:
         raise InvalidInputError(
             "example inputs and dynamic shapes are for PyTorch programs",
@@ -80,8 +85,8 @@ def load_model(
         raise InvalidInputError(
             "bytes are not a model", expected=_KINDS, hint="parse them first: onnx.load_from_string(data)"
         )
-    if module in ("tensorflow", "keras", "jax", "flax"):
-        name = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX", "flax": "Flax"}[module]
+    if module in ("jax", "flax"):
+        name = {"jax": "JAX", "flax": "Flax"}[module]
         raise UnsupportedError(
             f"{name} import is not there yet",
             expected=_KINDS,
@@ -107,18 +112,22 @@ def _is_torch(source: Any) -> bool:
     return bool(bases & known)
 
 
+def _is_tensorflow(source: Any) -> bool:
+    """True for what `tensorflow_to_graph` takes, subclasses of Keras models too; without importing TensorFlow."""
+    return any(c.__module__.partition(".")[0] in ("tensorflow", "keras", "tf_keras") for c in type(source).__mro__)
+
+
+def _is_saved_model(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike) and (Path(source) / "saved_model.pb").is_file()
+
+
 def _load_file(path: Path, input_shapes: InputShapes | None) -> Model:
     suffix = path.suffix.lower()
     if suffix in _OTHER_FILES:
         what, hint = _OTHER_FILES[suffix]
         raise UnsupportedError(f"a {what} can't be opened", where=str(path), expected=_KINDS, hint=hint)
     if path.is_dir():
-        saved = (path / "saved_model.pb").exists()
-        hint = "convert it with tf2onnx and load the .onnx file" if saved else None
-        what = "a TensorFlow SavedModel can't be opened" if saved else "this is a folder"
-        raise (UnsupportedError if saved else InvalidInputError)(
-            what, where=str(path), expected=_KINDS, hint=hint
-        )
+        raise InvalidInputError("this is a folder", where=str(path), expected=_KINDS)
     if suffix == ".mlir":
         return _load_mlir(path, input_shapes)
     name, _, model = path.name.rpartition(":")

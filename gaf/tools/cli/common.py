@@ -233,7 +233,7 @@ def fused_model(path: str, out: Output) -> FusedModel:
     """A folder of `gaf fuse` as it is, or a model file that is fused now. Raises GafError."""
     from gaf.tools.cli.bundle import read_bundle
 
-    if not Path(path).is_file():
+    if not Path(path).is_file() and not (Path(path) / "saved_model.pb").is_file():
         return read_bundle(path)
     from gaf.compiler import fuse
     from gaf.frontend.load import load_model
