@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Milliseconds of fused groups on this machine: generated kernels beside numpy, PyTorch and ONNX Runtime.
+
+Each case runs in float32 with one and with two threads, every contender in turn, and the medians are
+compared. Contenders run at their best: weights are constants of the model, freed memory is used again (it
+would cost page faults otherwise), large arrays lie in huge pages, worker threads spin between calls, ONNX
+Runtime writes into a bound output. `ratio` = best contender / gaf, above 1 when gaf is faster.
+`first_kernel_s`: from a fused group in the IR to a kernel that can be launched, nothing of it in a cache
+but what all kernels share.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.common import finish, parser, table
+
+GOALS = {"ratio_geomean": 1.3, "ratio_least": 1.0, "first_kernel_s": 0.15}
+THREADS = (1, 2)
+SECONDS = 5.0
+"""Least time that one case runs with one number of threads, all contenders together."""
+FEWEST_ROUNDS = 7
+PAUSE_S = 0.004
+"""Idle time before a contender's turn: worker threads of the last one stop spinning within it."""
+TOLERANCE = 2e-5
+"""Largest |got - expected| / (|expected| + rms(expected)) against numpy in float64."""
+
+REUSE = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_TOP_PAD_": str(1 << 26),
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
+"""Environment in which glibc keeps freed memory, in huge pages where the system allows it."""
+
+Run = Callable[[], Any]
+
+
+def contenders(case: Any, arrays: dict[str, np.ndarray], threads: int) -> dict[str, Run]:
+    """How each contender computes the case once; a call gives an array or a tensor."""
+    import onnxruntime
+    import torch
+
+    import gaf
+
+    torch.set_num_threads(threads)
+    inputs = {n: a for n, a in arrays.items() if n not in case.weights}
+    proto = case.model(case.sizes, arrays)
+    tensors = {n: torch.from_numpy(a) for n, a in arrays.items()}
+    arguments = [tensors[n] for n in inputs]
+    function = case.torch(tensors)
+    compiled = torch.compile(function)
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    binding, result = session.io_binding(), np.empty_like(case.numpy(arrays))
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    out = onnxruntime.OrtValue.ortvalue_from_numpy(result)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, out)
+
+    fused = gaf.fuse(gaf.load_model(proto))
+    if fused.host_ops:
+        print(f"case {case.name}: not all in kernels: {fused.fallbacks}", file=sys.stderr)
+
+    def in_torch(run: Callable[..., Any]) -> Run:
+        def call() -> Any:
+            with torch.no_grad():
+                return run(*arguments)
+
+        return call
+
+    def in_onnxruntime() -> Any:
+        session.run_with_iobinding(binding)
+        return out
+
+    return {
+        "gaf": lambda: fused.run(inputs, engine="host")["y"],
+        "numpy": lambda: case.numpy(arrays),
+        "eager": in_torch(function),
+        "inductor": in_torch(compiled),
+        "onnxruntime": in_onnxruntime,
+    }
+
+
+def error(got: Any, expected: np.ndarray) -> float:
+    """Largest |got - expected| / (|expected| + rms(expected))."""
+    values = got if isinstance(got, np.ndarray) else got.numpy()
+    rms = float(np.sqrt(np.mean(np.square(expected))))
+    return float(np.max(np.abs(values - expected) / (np.abs(expected) + rms)))
+
+
+def measure(case: Any, threads: int, seconds: float) -> dict[str, Any]:
+    """Median milliseconds of every contender and the error of gaf's result. Runs in its own process."""
+    arrays = case.arrays(case.sizes)
+    runs = contenders(case, arrays, threads)
+    expected = case.numpy({n: a.astype(np.float64) for n, a in arrays.items()})
+    errors = {name: error(run(), expected) for name, run in runs.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times["gaf"]) < FEWEST_ROUNDS:
+        for name, run in runs.items():
+            time.sleep(PAUSE_S)
+            run()  # wakes its threads up
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {
+        "ms": {name: float(np.median(t)) * 1e3 for name, t in times.items()},
+        "least_ms": {name: min(t) * 1e3 for name, t in times.items()},
+        "errors": errors,
+        "rounds": len(times["gaf"]),
+    }
+
+
+def first_kernel() -> dict[str, float]:
+    """Seconds from a fused group to a loaded kernel, median of several groups that no cache knows."""
+    import gaf
+    from benchmarks.host_cases import CASES
+    from gaf.runtime.twin import build_kernels
+
+    lower: list[float] = []
+    build: list[float] = []
+    sizes = ({"RR": 96, "CC": 512, "NN": 5000}, {"RR": 80, "CC": 768, "NN": 6000})
+    with tempfile.TemporaryDirectory() as folder:
+        for i, case in enumerate((CASES[0], *(c for s in (0, 1) for c in CASES[:3]))):
+            shape = {k: v for k, v in sizes[i % 2].items() if k in case.sizes}
+            model = gaf.load_model(case.model(shape, case.arrays(shape)))
+            fused = gaf.fuse(model)
+            os.environ["GAF_CACHE_KERNELS"] = folder
+            start = time.perf_counter()
+            build_kernels([(k.name, k.source) for k in fused.kernels[:1]])
+            build.append(time.perf_counter() - start)
+            lower.append(
+                sum(s for phase, s in fused.seconds.items() if phase in ("lower to tile", "plan and lower", "print"))
+            )
+    each = [a + b for a, b in zip(lower[1:], build[1:])]
+    return {"first_kernel_s": float(np.median(each)), "lower_s": float(np.median(lower[1:])), "build_s": float(np.median(build[1:]))}
+
+
+def worker(threads: int, names: Sequence[str], seconds: float) -> None:
+    """Measure cases with a number of threads and print one JSON line for each."""
+    from benchmarks.host_cases import CASES
+
+    for case in CASES:
+        if case.name in names:
+            print(json.dumps({"case": case.name, **measure(case, threads, seconds)}), flush=True)
+
+
+def measured(threads: int, names: Sequence[str], seconds: float) -> dict[str, dict[str, Any]]:
+    """The figures of cases, each from a process of its own with the environment that contenders like."""
+    environment = {
+        **os.environ, **REUSE, "OMP_NUM_THREADS": str(threads), "GAF_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+    }  # fmt: skip
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        command = [sys.executable, "-m", "benchmarks.host", "--worker", str(threads), "--only", name, "--seconds", str(seconds)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode != 0 or not lines:
+            print(f"case {name} with {threads} threads failed:\n{done.stderr[-2000:]}", file=sys.stderr)
+            continue
+        found[name] = json.loads(lines[-1])
+        print(f"case {name}, {threads} thread(s): {found[name]['rounds']} rounds", file=sys.stderr)
+    return found
+
+
+def figures_of(results: dict[int, dict[str, dict[str, Any]]]) -> dict[str, Any]:
+    """The figures by key (`a_fp32_t1`, ...), and their summary."""
+    figures: dict[str, Any] = {}
+    for threads, cases in results.items():
+        for name, found in cases.items():
+            peers = {peer: ms for peer, ms in found["ms"].items() if peer != "gaf"}
+            best = min(peers, key=lambda p: peers[p])
+            figures[f"{name}_fp32_t{threads}"] = {
+                "gaf_ms": found["ms"]["gaf"],
+                "best_peer": best,
+                "best_peer_ms": peers[best],
+                "ratio": peers[best] / found["ms"]["gaf"],
+                "peers_ms": peers,
+                "rel_err": found["errors"]["gaf"],
+                "right": found["errors"]["gaf"] <= TOLERANCE,
+            }
+    ratios = [f["ratio"] for f in figures.values()]
+    if ratios:
+        figures["ratio_geomean"] = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        figures["ratio_least"] = min(ratios)
+    return figures
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser(__doc__)
+    args.add_argument("--only", default="abcdef", help="letters of the cases to run")
+    args.add_argument("--threads", type=int, nargs="+", default=list(THREADS))
+    args.add_argument("--seconds", type=float, default=SECONDS, help="least seconds of a case")
+    args.add_argument("--worker", type=int, help="measure in this process with so many threads")
+    options = args.parse_args(argv)
+    if options.worker:
+        worker(options.worker, options.only, options.seconds)
+        return 0
+    results = {t: measured(t, options.only, options.seconds) for t in options.threads}
+    figures = figures_of(results)
+    rows = [
+        {"case": key, **{k: f[k] for k in ("gaf_ms", "best_peer", "best_peer_ms", "ratio")}, **f["peers_ms"], "rel_err": f["rel_err"]}
+        for key, f in figures.items() if isinstance(f, dict)
+    ]
+    print(table(rows))
+    figures |= first_kernel()
+    for key, goal in GOALS.items():
+        if key in figures:
+            met = figures[key] <= goal if key.endswith("_s") else figures[key] >= goal
+            print(f"{key} = {figures[key]:.3g} (goal {goal:g}: {'reached' if met else 'missed'})")
+    for key, f in figures.items():
+        if isinstance(f, dict) and not f["right"]:
+            print(f"{key}: WRONG, relative error {f['rel_err']:.2g}")
+    return finish("host", figures, options.json)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
