@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,19 +20,25 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.graph.contract import location_name, tensor_type
-from gaf.dialects.graph.interpreter import bind_results, check_inputs, run_block, run_op
+from gaf.dialects.graph.interpreter import bind_results, check_inputs, last_uses, run_block, run_op
 from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
-from gaf.dialects.graph.ops.structure import FusedOp
+from gaf.dialects.graph.ops.structure import FusedOp, WeightOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
+from gaf.runtime.host_tiles import host_blocks, host_limits
+from gaf.runtime.memory import pool
 
 if TYPE_CHECKING:
+    from gaf.codegen.host import Launch as Tiling
     from gaf.runtime.chains import Chain
     from gaf.runtime.kernel import Kernel
     from gaf.runtime.timeline import Timeline
-    from gaf.runtime.twin import LaunchResult
+    from gaf.runtime.twin import LaunchResult, Packs
 
 ENGINES = ("auto", "host", "check", "trace", "interpreter", "tile", "graph")
 TWIN_MODES = {"host": "fast", "check": "check", "trace": "trace"}
+MOST_TILINGS = 4096
+"""Launches that an executor remembers the tiling of."""
+
 Observer = Callable[["Launch"], None]
 
 
@@ -64,17 +70,27 @@ class Executor:
         self.built_chains: dict[str, Any] = {}
         self.notes: list[str] = []
         self._lock = threading.Lock()
+        self._last_uses = last_uses(model.block)
+        self._constants = {
+            op.results[0]: model.weights[op.weight.data]
+            for op in model.block.ops
+            if isinstance(op, WeightOp) and op.weight.data in model.weights
+        }
+        self._packs: Packs | None = None
+        self._tilings: dict[tuple[str, tuple[int, ...]], Tiling] = {}
 
     def build(self, on_progress: Callable[[str, int, int], None] | None = None) -> None:
         """Compile all kernels for the engine (cached on disk); nothing to do for the Python engines."""
         if self.engine not in TWIN_MODES:
             return
-        from gaf.runtime.twin import build_kernels
+        from gaf.runtime.twin import Packs, build_kernels
 
         with self._lock:
             if not self.built:
                 sources = [(k.name, k.source) for k in self.kernels.values()]
                 self.built = build_kernels(sources, mode=TWIN_MODES[self.engine], on_progress=on_progress)
+                if self.engine == "host":
+                    self._packs = Packs()
 
     def build_chains(self, chains: Sequence[Chain]) -> None:
         """Compile the super-kernels of `chains` for the engine (cached on disk)."""
@@ -121,6 +137,8 @@ class Executor:
                 if bind_results(op, results, env):
                     check_conditions(model, env)
             values.update(zip(op.results, results))
+            for value in self._last_uses.get(op, ()):
+                values.pop(value, None)
         raise InternalError("the model returns nothing")
 
     def launch(
@@ -130,7 +148,7 @@ class Executor:
         if self.engine == "graph":
             return run_block(fused.block, operands, self.model.weights, env)
         env = _local_symbols(fused, operands, env)
-        outputs = [np.empty(tensor_type(r).concrete(dict(env)), tensor_type(r).dtype.numpy) for r in fused.results]
+        outputs = [pool.empty(tensor_type(r).concrete(dict(env)), tensor_type(r).dtype.numpy) for r in fused.results]
         if all(o.size == 0 for o in outputs):
             return outputs
         if any(a.size == 0 for a in operands):  # a reduction over nothing: no kernel iterates zero times
@@ -141,7 +159,7 @@ class Executor:
             self._note(str(error).partition("\n")[0] + "; it ran on the host instead")
             return run_block(fused.block, operands, self.model.weights, env)
         inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
-        found = self._run_kernel(kernel, inputs, outputs, env)
+        found = self._run_kernel(kernel, inputs, outputs, env, self._constant_args(fused, inputs))
         if observe is not None:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
             observe(Launch(fused, kernel, list(operands), outputs, env, *seen))
@@ -161,7 +179,7 @@ class Executor:
                 return False
             for result in op.results:
                 kind = tensor_type(result)
-                arrays[result] = np.empty(kind.concrete(dict(env)), kind.dtype.numpy)
+                arrays[result] = pool.empty(kind.concrete(dict(env)), kind.dtype.numpy)
                 if arrays[result].size == 0:
                     return False
         steps = [(op, member.kernel.sym_name.data) for op, member in zip(chain.ops, chain.kernel.members)]
@@ -217,19 +235,21 @@ class Executor:
         )
 
     def _run_kernel(
-        self, kernel: Kernel, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int]
-    ) -> LaunchResult | None:
+        self, kernel: Kernel, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int],
+        constants: Sequence[int],
+    ) -> LaunchResult | None:  # fmt: skip
         if self.engine in ("interpreter", "tile"):
             arrays = dict(zip(kernel.arg_names, [*inputs, *outputs]))
             results = kernel.interpret(arrays, env, level="tile" if self.engine == "tile" else "ascendc")
             for name, out in zip(kernel.arg_names[len(inputs):], outputs):
                 out[...] = results[name]
             return None
-        launch = kernel.host.evaluate(env)
+        launch = self._tiling(kernel, env)
         built = self.built[kernel.name]
         result: LaunchResult = built.launch(
-            [*inputs, *outputs], launch.workspace, launch.packed, launch.blocks, outputs=len(outputs)
-        )
+            [*inputs, *outputs], launch.workspace, launch.packed, launch.blocks, outputs=len(outputs),
+            constants=constants, packs=self._packs,
+        )  # fmt: skip
         if self.engine == "check" and launch.blocks > 1 and not result.violations and not result.deadlock:
             # All tiles on one core as well: it comes back to every buffer of its rings.
             scratch = [*inputs, *(np.empty_like(o) for o in outputs)]
@@ -239,6 +259,26 @@ class Executor:
                 f"kernel '{kernel.name}' deadlocks on the host twin", where=", ".join(kernel.members), got=result.message
             )
         return result
+
+    def _constant_args(self, fused: FusedOp, inputs: Sequence[np.ndarray]) -> list[int]:
+        """Numbers of the kernel's inputs that are weights of the model, as they lie in its store."""
+        return [
+            i for i, (number, array) in enumerate(zip(kernel_args(fused), inputs))
+            if self._constants.get(fused.operands[number]) is array
+        ]
+
+    def _tiling(self, kernel: Kernel, env: Mapping[str, int]) -> Tiling:
+        """What a launch needs for these sizes; in fast mode for the caches and threads of this machine."""
+        key = kernel.name, tuple(env[s] for s in kernel.host.symbols)
+        found = self._tilings.get(key)
+        if found is None:
+            found = kernel.host.evaluate(env)
+            if self.engine == "host":
+                tiling = kernel.host.evaluate(env, host_limits(kernel, env))
+                found = replace(tiling, blocks=host_blocks(min(found.blocks, tiling.blocks)))
+            if len(self._tilings) < MOST_TILINGS:
+                self._tilings[key] = found
+        return found
 
 
 def contiguous(array: np.ndarray) -> np.ndarray:

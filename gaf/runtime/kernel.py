@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from gaf.codegen.host import HostTiling
     from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
+    from gaf.dialects.common.index import Expr
     from gaf.dialects.tile.structure import KernelOp as TileKernelOp
 
 
@@ -36,6 +38,25 @@ class Kernel:
     def arg_names(self) -> list[str]:
         """Inputs, then outputs; the workspace comes last in the C++ signature."""
         return list(self.tile.arg_names.data)
+
+    @cached_property
+    def tile_sizes(self) -> dict[str, bool]:
+        """The tiling parameters that are tile sizes of vector work, and whether they count lanes or rows."""
+        from gaf.dialects.tile.structure import ForOp, GridOp
+        from gaf.dialects.tile.types import TileType
+
+        tiles = [r.type for op in self.tile.walk() for r in op.results if isinstance(r.type, TileType)]
+        cube = any(t.space != "ub" for t in tiles)
+        rows = {axis for t in tiles if t.space == "ub" for axis in t.axes[:-1]}
+        found: dict[str, bool] = {}
+        for op in self.tile.walk():
+            if isinstance(op, ForOp):
+                steps: Sequence[tuple[str, Expr]] = [(op.axis, op.step)]
+            else:
+                steps = op.steps if isinstance(op, GridOp) and not cube else ()
+            found |= {name: axis not in rows for axis, step in steps if (name := step.as_name()) is not None}
+        names = {n for n, _ in self.tile.params}
+        return {name: lanes for name, lanes in found.items() if name in names}
 
     def interpret(
         self, arrays: Mapping[str, np.ndarray], symbols: Mapping[str, int], level: str = "ascendc", wide: bool = False

@@ -35,6 +35,7 @@ from gaf.runtime.compiler import (
     tree_digest,
     work_dir,
 )
+from gaf.runtime.memory import pool
 from gaf.runtime.timeline import Timeline, costs_of, take
 from gaf.target.timing import Timing
 
@@ -46,7 +47,7 @@ RUNTIME_FLAGS = (
 )
 EXTRA_FLAGS = {"gemm.cpp": ("-ffp-contract=fast",)}
 
-WORKSPACE, INPUT, OUTPUT = 1, 2, 3  # GmRole of check.h
+WORKSPACE, INPUT, OUTPUT, CONSTANT = 1, 2, 3, 4  # GmRole of check.h
 REPORT_BYTES = 1 << 16
 
 Progress = Callable[[str, int, int], None]
@@ -67,6 +68,7 @@ class _Result(ctypes.Structure):
         ("kernel_type", ctypes.c_uint32),
         ("notes", ctypes.c_uint64),
         ("trace", ctypes.c_void_p),
+        ("packs", ctypes.c_void_p),
     ]
 
 
@@ -89,6 +91,26 @@ class LaunchResult:
         return "\n".join(
             f"{v.get('core', '')}: {v.get('api', '')}: {v.get('message', '')}" for v in self.violations
         )
+
+
+class Packs:
+    """Operands of matrix products in the layout of the fast engine, kept for arrays that never change.
+
+    Whoever launches kernels with it keeps those arrays alive: they are known by their addresses.
+    """
+
+    def __init__(self) -> None:
+        load_runtime()
+        assert _runtime is not None
+        _runtime.gafPacksNew.restype = ctypes.c_void_p
+        _runtime.gafPacksFree.argtypes = [ctypes.c_void_p]
+        self._free = _runtime.gafPacksFree
+        self.address: int | None = _runtime.gafPacksNew()
+
+    def __del__(self) -> None:
+        address, self.address = getattr(self, "address", None), None
+        if address is not None:
+            self._free(address)
 
 
 class TwinKernel:
@@ -128,6 +150,8 @@ class TwinKernel:
         again: bool = True,
         timing: Timing | None = None,
         spans: bool = True,
+        constants: Sequence[int] = (),
+        packs: Packs | None = None,
     ) -> LaunchResult:
         """Run `blocks` blocks.
 
@@ -135,7 +159,8 @@ class TwinKernel:
         arrays are outputs, which check mode wants to see written. `threads` 0: GAF_THREADS or one a processor
         (fast mode). `again`: check mode runs a kernel without violations a second time with the cores in
         reverse order, and reports bytes that differ. `timing`: the figures of trace mode (the default chip's
-        otherwise); `spans`: keep every instruction of the timeline.
+        otherwise); `spans`: keep every instruction of the timeline. `constants`: numbers of the inputs that hold the same
+        bytes at every launch with `packs` (fast mode).
         Raises InvalidInputError for arrays that are not C-contiguous or arguments that don't fit the kernel.
         """
         for i, a in enumerate(arrays):
@@ -144,13 +169,16 @@ class TwinKernel:
             if i >= len(arrays) - outputs and not a.flags.writeable:
                 raise InvalidInputError(f"output {i} of the kernel is read-only", where=self.name)
         roles = [INPUT if outputs else 0] * (len(arrays) - outputs) + [OUTPUT] * outputs
-        pointers = [a.__array_interface__["data"][0] for a in arrays]
+        if packs is not None:
+            for i in constants:
+                roles[i] = CONSTANT
+        pointers = [a.ctypes.data for a in arrays]
         sizes = [a.nbytes for a in arrays]
         workspace = None
         if workspace_bytes is not None:
             # 512-byte aligned, as on the device; at least one line so that the address is valid.
             size = max(workspace_bytes, 512)
-            workspace = np.empty(size + 512, np.uint8)
+            workspace = pool.empty((size + 512,), np.uint8)
             address = (workspace.ctypes.data + 511) // 512 * 512
             pointers.append(address)
             sizes.append(size)
@@ -161,6 +189,8 @@ class TwinKernel:
         text = ctypes.create_string_buffer(text_bytes)
         addresses = ctypes.addressof(role_bytes), ctypes.addressof(text)
         result = _Result(threads, int(again), *addresses, text_bytes)
+        if packs is not None:
+            result.packs = packs.address
         if self.mode == "trace":
             timing = timing or Timing.of()
             costs = costs_of(timing, spans)

@@ -26,11 +26,12 @@ MMAD_BUFFERS = 9
 
 @dataclass(frozen=True)
 class Buffer:
-    """One on-chip allocation: what it is called, where it lies, and its bytes over tiling fields."""
+    """On-chip memory: what it is called, where it lies, its bytes over tiling fields; queues have `count` buffers."""
 
     name: str
     space: str  # "UB", "L1" or "L0C"
     bytes: Expr
+    count: int = 1
 
 
 def buffers(kernel: KernelOp) -> list[Buffer]:
@@ -39,8 +40,9 @@ def buffers(kernel: KernelOp) -> list[Buffer]:
     for op in kernel.walk():
         match op:
             case InitQueueOp():
-                size = round_up(op.param("bytes"), 32) * op.queue.type.buffers.data
-                found.append(Buffer(op.queue.name_hint or "queue", "UB", size))
+                count = op.queue.type.buffers.data
+                size = round_up(op.param("bytes"), 32) * count
+                found.append(Buffer(op.queue.name_hint or "queue", "UB", size, count))
             case InitBufOp():
                 found.append(Buffer(op.buf.name_hint or "buf", "UB", round_up(op.param("bytes"), 32)))
             case InitMmadOp():

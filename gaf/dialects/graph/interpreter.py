@@ -56,7 +56,7 @@ def run_block(
     """Run the ops of a block; returns the operands of its terminator. `env` gives symbol values."""
     values: dict[SSAValue, np.ndarray] = dict(zip(block.args, args))
     env = dict(env)
-    last_use = _last_uses(block)
+    last_use = last_uses(block)
     for op in block.ops:
         operands = [values[o] for o in op.operands]
         if isinstance(op, ReturnOp | YieldOp):
@@ -123,7 +123,7 @@ def evaluate_shape(shape: Sequence[Expr], env: Mapping[str, int]) -> tuple[int, 
     return tuple(d.evaluate(env) for d in shape)
 
 
-def _last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
+def last_uses(block: Block) -> dict[Operation, list[SSAValue]]:
     """op -> values that no later op of the block uses (so that big arrays are freed early)."""
     seen: set[SSAValue] = set()
     result: dict[Operation, list[SSAValue]] = {}

@@ -23,7 +23,7 @@ typedef struct GafTwinResult {
     // Given by the caller.
     uint32_t threads;  // worker threads in fast mode; 0: GAF_THREADS, else the number of processors
     uint32_t again;    // check mode: 1 runs the cores in reverse order too and compares what they write
-    const uint8_t* roles;  // per argument: 0 in/out, 1 workspace, 2 input, 3 output (check mode); null: all 0
+    const uint8_t* roles;  // per argument: 0 in/out, 1 workspace, 2 input, 3 output, 4 constant; null: all 0
     char* text;            // receives one JSON object a line per violation, NUL-terminated
     uint64_t textBytes;    // size of text
     const GafTraceCosts* costs;  // trace mode: the figures
@@ -33,6 +33,8 @@ typedef struct GafTwinResult {
     uint32_t kernelType;  // KernelMetaType
     uint64_t notes;       // remarks in text behind the violations (check mode)
     GafTrace* trace;      // trace mode: the timeline, for gafTraceFree
+    // Given by the caller.
+    void* packs;  // of gafPacksNew: packed constants, kept between launches (fast mode); null: not kept
 } GafTwinResult;
 }
 

@@ -17,6 +17,7 @@ void CrossSet(int mode, Pipe pipe, int id)
 {
     Current();
     CoreFiber* f = Running();
+    StoresDone(*f);
     if (f->launch->checking) {
         check::crossSet(mode, pipe, id);
     }
@@ -91,6 +92,7 @@ void SyncAllCores(bool aivOnly)
     Current();
     CoreFiber* f = Running();
     Launch& l = *f->launch;
+    StoresDone(*f);
     if (aivOnly && f->core.kind == CoreKind::AIC) {
         return;
     }
@@ -119,6 +121,7 @@ void SyncAllCores(bool aivOnly)
 void Post(uint64_t key)
 {
     Current();
+    StoresDone(*Running());
     Launch& l = *Running()->launch;
     if (l.checking) {
         check::post(key);

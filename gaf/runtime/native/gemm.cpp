@@ -10,7 +10,11 @@
 
 #include <stdlib.h>
 
+#include <type_traits>
+#include <utility>
+
 #include "halfs.h"
+#include "packs.h"
 
 namespace gaf_twin {
 namespace rt {
@@ -26,10 +30,18 @@ constexpr uint32_t VL = 4, MR = 8, NV = 3;
 #else
 constexpr uint32_t VL = 4, MR = 4, NV = 2;
 #endif
-constexpr uint32_t NR = VL * NV, KC = 256;
+// A panel of B, NR columns of KC, stays in the first-level cache while the rows of A pass by.
+constexpr uint32_t NR = VL * NV, KC = VL == 16 ? 128 : 256;
 
 typedef float Vec __attribute__((vector_size(VL * sizeof(float))));
 typedef float VecAny __attribute__((vector_size(VL * sizeof(float)), aligned(4), may_alias));
+
+// All lanes equal x: one load that broadcasts, where adding x to a zero vector would take an arithmetic unit.
+template <size_t... I>
+inline Vec Splat(float x, std::index_sequence<I...>)
+{
+    return Vec{(static_cast<void>(I), x)...};
+}
 
 // Scratch of one thread, grown as needed and kept.
 class Scratch {
@@ -132,34 +144,66 @@ void Pack(float* out, const void* base, Num t, uint64_t origin, bool byRow, uint
     }
 }
 
-// c[MR][NR] (+)= a panel * b panel.
-__attribute__((noinline)) void Kernel(float* c, uint64_t ldc, const float* a, const float* b, uint32_t k,
-                                      bool add)
+// c[ROWS][COLS * VL] (+)= A * a panel of B. A is either packed, [k][MR], or read in place: row i at a + i * lda.
+template <uint32_t ROWS, uint32_t COLS, bool PACKED>
+__attribute__((noinline)) void Kernel(float* c, uint64_t ldc, const float* a, uint64_t lda, const float* b,
+                                      uint32_t k, bool add)
 {
-    Vec acc[MR][NV];
-    for (uint32_t i = 0; i < MR; ++i) {
-        for (uint32_t j = 0; j < NV; ++j) {
+    Vec acc[ROWS][COLS];
+    for (uint32_t i = 0; i < ROWS; ++i) {
+        for (uint32_t j = 0; j < COLS; ++j) {
             acc[i][j] = Vec{};
         }
     }
-    for (uint32_t p = 0; p < k; ++p, a += MR, b += NR) {
-        Vec bv[NV];
-        for (uint32_t j = 0; j < NV; ++j) {
+    for (uint32_t p = 0; p < k; ++p, b += COLS * VL) {
+        Vec bv[COLS];
+        for (uint32_t j = 0; j < COLS; ++j) {
             bv[j] = *reinterpret_cast<const Vec*>(b + j * VL);
         }
-        for (uint32_t i = 0; i < MR; ++i) {
-            const Vec av = Vec{} + a[i];
-            for (uint32_t j = 0; j < NV; ++j) {
+        for (uint32_t i = 0; i < ROWS; ++i) {
+            const Vec av = Splat(PACKED ? a[p * MR + i] : a[i * lda + p], std::make_index_sequence<VL>());
+            for (uint32_t j = 0; j < COLS; ++j) {
                 acc[i][j] += av * bv[j];
             }
         }
     }
-    for (uint32_t i = 0; i < MR; ++i) {
-        for (uint32_t j = 0; j < NV; ++j) {
+    for (uint32_t i = 0; i < ROWS; ++i) {
+        for (uint32_t j = 0; j < COLS; ++j) {
             VecAny* to = reinterpret_cast<VecAny*>(c + i * ldc + j * VL);
             *to = add ? *to + acc[i][j] : acc[i][j];
         }
     }
+}
+
+using KernelFn = void (*)(float*, uint64_t, const float*, uint64_t, const float*, uint32_t, bool);
+
+// The kernel of a number of rows, 1..MR, and of vectors of columns, 1..NV.
+template <bool PACKED, size_t... I>
+KernelFn KernelOf(uint32_t rows, uint32_t cols, std::index_sequence<I...>)
+{
+    static constexpr KernelFn table[] = {&Kernel<I / NV + 1, I % NV + 1, PACKED>...};
+    return table[(rows - 1) * NV + cols - 1];
+}
+
+// B as panels of NR columns (the last one narrower, whole vectors), each [k][columns]: where panel j starts.
+inline size_t PanelAt(uint32_t j, uint32_t k) { return static_cast<size_t>(j) * k; }
+
+void PackB(float* out, const void* b, Num ab, bool tb, uint64_t ldb, uint32_t n, uint32_t k)
+{
+    const uint32_t whole = n / NR * NR;
+    Pack<NR>(out, b, ab, 0, tb, ldb, whole, k);
+    uint32_t j = whole;
+    const auto rest = [&](auto width) {
+        constexpr uint32_t W = decltype(width)::value;
+        if ((n - j + VL - 1) / VL * VL == W && j < n) {
+            Pack<W>(out + PanelAt(j, k), b, ab, tb ? j * ldb : j, tb, ldb, n - j, k);
+            j = n;
+        }
+    };
+    rest(std::integral_constant<uint32_t, VL>());
+    rest(std::integral_constant<uint32_t, 2 * VL>());
+    rest(std::integral_constant<uint32_t, 3 * VL>());
+    rest(std::integral_constant<uint32_t, NR>());
 }
 
 }  // namespace
@@ -167,27 +211,53 @@ __attribute__((noinline)) void Kernel(float* c, uint64_t ldc, const float* a, co
 void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
           uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
 {
-    const uint32_t mPad = (m + MR - 1) / MR * MR, nPad = (n + NR - 1) / NR * NR, kc = k < KC ? k : KC;
-    float* pa = packedA.Get(static_cast<size_t>(mPad) * kc);
-    float* pb = packedB.Get(static_cast<size_t>(nPad) * kc);
-    float* s = sums.Get(static_cast<size_t>(mPad) * nPad);
+    const uint32_t nPad = (n + VL - 1) / VL * VL;
+    const PackKey key{b, ldb, k, n, ab, tb};
+    const float* pb = SharedPack(key, static_cast<size_t>(nPad) * k,
+                                 [&](float* out) { PackB(out, b, ab, tb, ldb, n, k); });
+    if (pb == nullptr) {
+        float* own = packedB.Get(static_cast<size_t>(nPad) * k);
+        PackB(own, b, ab, tb, ldb, n, k);
+        pb = own;
+    }
+    const bool packed = ab != Num::F32 || ta;
+    const bool direct = ct == Num::F32;
+    const uint32_t n16 = (n + 15) / 16 * 16;
+    const bool inPlace = direct && nPad <= n16 && ldc >= n16;  // no row's padding lies in the next row
+    const uint64_t lds = inPlace ? ldc : nPad;
+    float* s = inPlace ? static_cast<float*>(c) : sums.Get(static_cast<size_t>(m) * nPad);
+    const uint32_t mPad = (m + MR - 1) / MR * MR;
+    float* pa = packed ? packedA.Get(static_cast<size_t>(mPad) * (k < KC ? k : KC)) : nullptr;
+    constexpr std::make_index_sequence<MR * NV> all;
     for (uint32_t p0 = 0; p0 < k; p0 += KC) {
         const uint32_t kn = k - p0 < KC ? k - p0 : KC;
-        Pack<NR>(pb, b, ab, tb ? p0 : p0 * ldb, tb, ldb, n, kn);
-        Pack<MR>(pa, a, ab, ta ? p0 * lda : p0, !ta, lda, m, kn);
+        if (packed) {
+            Pack<MR>(pa, a, ab, ta ? p0 * lda : p0, !ta, lda, m, kn);
+        }
         for (uint32_t j = 0; j < nPad; j += NR) {
-            for (uint32_t i = 0; i < mPad; i += MR) {
-                Kernel(s + static_cast<size_t>(i) * nPad + j, nPad, pa + static_cast<size_t>(i) * kn,
-                       pb + static_cast<size_t>(j) * kn, kn, p0 != 0);
+            const uint32_t cols = (nPad - j < NR ? nPad - j : NR) / VL;
+            const float* panel = pb + PanelAt(j, k) + static_cast<size_t>(p0) * cols * VL;
+            for (uint32_t i = 0; i < m; i += MR) {
+                const uint32_t rows = m - i < MR ? m - i : MR;
+                float* to = s + i * lds + j;
+                if (packed) {
+                    KernelOf<true>(rows, cols, all)(to, lds, pa + static_cast<size_t>(i) * kn, 0, panel, kn,
+                                                    p0 != 0);
+                } else {
+                    const float* from = static_cast<const float*>(a) + i * lda + p0;
+                    KernelOf<false>(rows, cols, all)(to, lds, from, lda, panel, kn, p0 != 0);
+                }
             }
         }
     }
-    const uint32_t n16 = (n + 15) / 16 * 16;  // Fixpipe writes whole fractals: zeros beyond n
-    for (uint32_t i = 0; i < m; ++i) {
-        const float* row = s + static_cast<size_t>(i) * nPad;
-        if (ct == Num::F32) {
+    // Fixpipe writes whole fractals: zeros beyond n.
+    for (uint32_t i = 0; i < m && (!inPlace || n != n16); ++i) {
+        const float* row = s + i * lds;
+        if (direct) {
             float* d = static_cast<float*>(c) + i * ldc;
-            memcpy(d, row, n * sizeof(float));
+            if (!inPlace) {
+                memcpy(d, row, n * sizeof(float));
+            }
             memset(d + n, 0, (n16 - n) * sizeof(float));
         } else {
             uint16_t* d = static_cast<uint16_t*>(c) + i * ldc;

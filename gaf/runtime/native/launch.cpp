@@ -273,6 +273,7 @@ int32_t RunLaunch(const LaunchCall& call)
     if (call.mode == MODE_CHECK) {
         return Checked(call, launch);
     }
+    launch.FindStreamed();
     const uint32_t threads = std::min(result.threads != 0 ? result.threads : DefaultThreads(), call.blocks);
     std::unique_lock<std::mutex> hold(launchLock, std::try_to_lock);
     if (threads > 1 && hold.owns_lock()) {

@@ -43,6 +43,7 @@ void CoreMain(void* arg)
             check::coreEnd();
         }
     }
+    StoresDone(*f);
     f->done = true;
     f->fiber.Leave();
 }
@@ -135,7 +136,7 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
 {
     launch = owner;
     group = g;
-    probing = done = false;
+    probing = done = streams = false;
     wait = Wait::NOTHING;
     for (uint32_t i = 0; i < FLAG_IDS; ++i) {
         flags[i] = taken[i] = pending1[i] = pending2[i] = 0;

@@ -12,6 +12,7 @@
 
 #include "fiber.h"
 #include "gaf_twin_launch.h"
+#include "packs.h"
 #include "twin/core.h"
 
 namespace gaf_twin {
@@ -31,6 +32,7 @@ struct CoreFiber {
     Launch* launch = nullptr;
     Group* group = nullptr;
     bool probing = false, done = false;
+    bool streams = false;  // it has stored past the caches since the last StoresDone
     Wait wait = Wait::NOTHING;
     int waitId = 0;
     bool waitAivOnly = false;
@@ -107,9 +109,13 @@ struct Launch {
     std::vector<std::string> failures;  // JSON lines
     std::vector<uint64_t> quiet;        // per worker: epoch at which all its cores were blocked
 
+    std::vector<uint32_t> streamed;  // outputs that are stored past the caches (fast mode)
+    std::unique_ptr<PackCache> packs{new PackCache};
+
     Launch();
     void Fail(const std::string& rule, const std::string& core, const std::string& message, const char* node);
     void FinishBlock(uint32_t block);
+    void FindStreamed();
     // Claims and runs blocks until none is left; called by each worker thread.
     void Work();
 
@@ -122,6 +128,9 @@ private:
 // The core that this thread runs, and leaving it until what it waits for has come.
 CoreFiber* Running();
 void Block(CoreFiber* fiber);
+
+// Makes what the core has stored past the caches visible to other threads.
+void StoresDone(CoreFiber& fiber);
 
 // Blocks the current core until all blocks before its own are finished.
 void WaitTurn();

@@ -35,6 +35,30 @@ void Col(T* dst, const T* a, const T* col, uint32_t rows, uint32_t pitch)
         }
     }
 }
+// a / col by the reciprocal of col and one correction, which gives the rounded quotient; what is not finite
+// has no correction. `v` and its reciprocal must be far from the ends of the exponents.
+void ColQuotient(float* d, const float* s, float v, uint32_t n)
+{
+    const float inverse = 1.0f / v;
+    for (uint32_t c = 0; c < n; ++c) {
+        const float q = s[c] * inverse;
+        const float left = vmath::Madd(-v, q, s[c]);
+        const float better = vmath::Madd(left, inverse, q);
+        d[c] = vmath::Abs(left) < HUGE_VALF && vmath::Abs(q) > 1e-30f ? better : q;
+    }
+}
+void ColQuotients(float* dst, const float* a, const float* col, uint32_t rows, uint32_t pitch)
+{
+    for (uint32_t r = 0; r < rows; ++r) {
+        const uint64_t at = static_cast<uint64_t>(r) * pitch;
+        const float v = vmath::Abs(col[r]);
+        if (GAF_HAVE_FMA && v > 1e-30f && v < 1e30f) {
+            ColQuotient(dst + at, a + at, col[r], pitch);
+        } else {
+            Col<4, float>(dst + at, a + at, col + r, 1, pitch);
+        }
+    }
+}
 template <int B, class T>
 void Row(T* dst, const T* a, const T* row, uint32_t rows, uint32_t pitch)
 {
@@ -146,7 +170,7 @@ void ColFold(float* row, const float* src, uint32_t rows, uint32_t pitch)
 void TileCol(float* dst, const float* a, const float* b, uint32_t rows, uint32_t pitch, int bop)
 {
     DISPATCH(Col, float)
-    return bop == 4 ? Col<4, float>(dst, a, b, rows, pitch) : Col<5, float>(dst, a, b, rows, pitch);
+    return bop == 4 ? ColQuotients(dst, a, b, rows, pitch) : Col<5, float>(dst, a, b, rows, pitch);
 }
 void TileRow(float* dst, const float* a, const float* b, uint32_t rows, uint32_t pitch, int bop)
 {

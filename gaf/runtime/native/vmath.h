@@ -54,15 +54,18 @@ constexpr float LOG2E = 1.44269504088896341f;
 constexpr float LN2_HI = 0.693359375f;  // 9 bits: n * LN2_HI is exact
 constexpr float LN2_LO = -2.12194440054690583e-4f;
 
-// e^r - 1 for |r| <= ln(2)/2: r + r^2 (1/2 + r/6 + ...), Taylor to r^7.
+// 1/7! .. 1/2!: e^r - 1 for |r| <= ln(2)/2 is r + r^2 (1/2 + r/6 + ...), Taylor to r^7.
+constexpr float EXP_TERMS[] = {1.98412698413e-4f, 1.38888888889e-3f, 8.33333333333e-3f,
+                               4.16666666667e-2f, 1.66666666667e-1f, 0.5f};
+
 inline float ExpTail(float r)
 {
-    float q = 1.98412698413e-4f;
-    q = Madd(q, r, 1.38888888889e-3f);
-    q = Madd(q, r, 8.33333333333e-3f);
-    q = Madd(q, r, 4.16666666667e-2f);
-    q = Madd(q, r, 1.66666666667e-1f);
-    q = Madd(q, r, 0.5f);
+    float q = EXP_TERMS[0];
+    q = Madd(q, r, EXP_TERMS[1]);
+    q = Madd(q, r, EXP_TERMS[2]);
+    q = Madd(q, r, EXP_TERMS[3]);
+    q = Madd(q, r, EXP_TERMS[4]);
+    q = Madd(q, r, EXP_TERMS[5]);
     return Madd(q, r * r, r);
 }
 

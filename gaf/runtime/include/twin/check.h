@@ -141,7 +141,8 @@ namespace check {
 
 // IN_OUT: role unknown or updated in place (initialised at launch, need not be written). OUTPUT: every byte
 // must be written by the kernel and none read before. INPUT: never written. WORKSPACE: uninitialised.
-enum class GmRole : uint8_t { IN_OUT = 0, WORKSPACE = 1, INPUT = 2, OUTPUT = 3 };
+// CONSTANT: an input that holds the same bytes at every launch (fast mode).
+enum class GmRole : uint8_t { IN_OUT = 0, WORKSPACE = 1, INPUT = 2, OUTPUT = 3, CONSTANT = 4 };
 
 // One buffer of on-chip memory of one core: real bytes, so that an address identifies the buffer.
 struct Arena {

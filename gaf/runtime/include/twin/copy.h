@@ -12,6 +12,8 @@ namespace gaf_twin {
 // Stores runs to GM with the core's atomic operation; exclusive among threads.
 void AtomicRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
                 int64_t srcStride);
+// Stores rows to GM in fast mode: past the caches where the output is large.
+void StoreRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, int64_t dstStride, int64_t srcStride);
 }  // namespace gaf_twin
 #pragma GCC visibility pop
 

@@ -13,11 +13,11 @@ namespace gaf {
 namespace rt = gaf_twin::rt;
 
 template <class T>
-inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t rows, uint32_t lanes,
+__attribute__((always_inline)) inline void LoadTile(const LocalTensor<T>& dst, const GlobalTensor<T>& src, uint32_t rows, uint32_t lanes,
                      uint64_t gmRowStride)
 {
-    rt::LoadRows(dst.GetPhyAddr(), src.GetPhyAddr(), rows, lanes * sizeof(T), PitchOf<T>(lanes) * sizeof(T),
-                 static_cast<int64_t>(gmRowStride * sizeof(T)));
+    rt::FetchRows(dst.GetPhyAddr(), src.GetPhyAddr(), rows, lanes * sizeof(T), PitchOf<T>(lanes) * sizeof(T),
+                  static_cast<int64_t>(gmRowStride * sizeof(T)));
 }
 
 template <class T>
@@ -75,9 +75,9 @@ inline void StoreTile(const GlobalTensor<T>& dst, const LocalTensor<T>& src, uin
                              static_cast<int64_t>(PitchOf<T>(lanes) * sizeof(T)));
         return;
     }
-    rt::CopyRuns(dst.GetPhyAddr(), src.GetPhyAddr(), lanes * sizeof(T), rows,
-                 static_cast<int64_t>(gmRowStride * sizeof(T)),
-                 static_cast<int64_t>(PitchOf<T>(lanes) * sizeof(T)));
+    gaf_twin::StoreRows(dst.GetPhyAddr(), src.GetPhyAddr(), rows, lanes * sizeof(T),
+                        static_cast<int64_t>(gmRowStride * sizeof(T)),
+                        static_cast<int64_t>(PitchOf<T>(lanes) * sizeof(T)));
 }
 
 template <class T, class I>

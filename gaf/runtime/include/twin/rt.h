@@ -132,6 +132,10 @@ void TileColReduce(float* row, const float* src, uint32_t rows, uint32_t pitch, 
 // Rows of `bytes` bytes from GM into UB rows of `pitchBytes`, pad cleared.
 void LoadRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_t pitchBytes,
               int64_t srcStride);
+// The same; a load that walks through memory also fetches its next tile into the second-level cache. The
+// caller is inlined into the kernel: loads are told apart by where they return to.
+void FetchRows(void* dst, const void* src, uint32_t rows, uint32_t bytes, uint32_t pitchBytes,
+               int64_t srcStride);
 
 // Element types of a matrix product.
 enum class Num : uint8_t { F32, F16, BF16 };

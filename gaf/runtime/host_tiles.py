@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tile sizes for the caches of this machine: in fast mode a kernel runs with smaller tiles than on the device.
+
+A tile is loaded, computed on and stored by one call after another: what these calls hand to each other should
+stay in the first-level cache. The source of a kernel doesn't depend on its tile sizes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cache
+
+from gaf.runtime.kernel import Kernel
+
+FEWEST_LANES = 256
+"""Lanes are not split below this: a call costs as much as some 100 elements."""
+
+MOST_LANES = 512
+"""Lanes of one call at most: memory keeps working while the processor computes on short tiles."""
+
+BLOCKS_PER_THREAD = 2
+"""Blocks that each of several threads finds to claim: more even out threads that are held up, fewer walk through
+memory in longer strides. One thread runs one block.
+"""
+
+
+@cache
+def cache_bytes() -> int:
+    """Bytes that the buffers of a tile may take: two thirds of the first-level data cache."""
+    try:
+        size = os.sysconf("SC_LEVEL1_DCACHE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        size = 0
+    return (size if size > 0 else 48 * 1024) * 2 // 3
+
+
+@cache
+def default_threads() -> int:
+    """Threads of a launch in fast mode: GAF_THREADS, or one a processor (as native/launch.cpp decides)."""
+    asked = os.environ.get("GAF_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) > 0 else os.cpu_count() or 1
+
+
+def host_blocks(blocks: int) -> int:
+    """Launch width in fast mode of a kernel that the device would launch `blocks` wide."""
+    threads = default_threads()
+    return min(blocks, BLOCKS_PER_THREAD * threads if threads > 1 else 1)
+
+
+def host_limits(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, int]:
+    """Bounds of the kernel's tile sizes for these sizes: rows are given up first, then lanes, by halves.
+
+    Blocks of the cube stay as they are.
+    """
+    lanes = [name for name, counts_lanes in kernel.tile_sizes.items() if counts_lanes]
+    rows = [name for name in kernel.tile_sizes if name not in lanes]
+    limits = {name: MOST_LANES for name in lanes}
+    while True:
+        fields = kernel.host.evaluate(symbols, limits).fields
+        names = {**symbols, **fields}
+        if sum(b.bytes.evaluate(names) // b.count for b in kernel.host.buffers if b.space == "UB") <= cache_bytes():
+            return limits
+        larger = [n for n in rows if fields[n] > 1] or [n for n in lanes if fields[n] >= 2 * FEWEST_LANES]
+        if not larger:
+            return limits
+        name = max(larger, key=lambda n: fields[n])
+        limits[name] = fields[name] // 2
