@@ -23,6 +23,7 @@ from gaf.fusion.region import Handed, Node, NotFusible, Output, Region
 from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
+STRIDE = 25  # levels of a region that one recursion of the emission goes down at most
 CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half of L0C (two buffers)
 
 
@@ -128,6 +129,9 @@ class _Emitter:
         if set(self._axis_order()) == set(schedule.nest):
             self.axes[self.unit] = const(1)
         self.params = self._params(self.axes)
+        self.depths: list[int] = []  # nodes on the longest path up to each node
+        for node in region.nodes:
+            self.depths.append(1 + max((self.depths[a] for a in node.args), default=0))
         # one dict a loop scope, innermost last: node -> its tile, and node -> the tile cast to f32
         self.scopes: list[dict[int, SSAValue]] = [{}]
         self.casts: list[dict[int, SSAValue]] = [{}]
@@ -208,10 +212,26 @@ class _Emitter:
         for known in reversed(self.scopes):
             if number in known:
                 return known[number]
+        if self.depths[number] > STRIDE:
+            for node in self._on_the_way(number):
+                self.value(node)
         with self.kb.at(self.region.origins.get(number) or self.kb.location):
             result = self._emit(number, self.region.nodes[number])
         self.scopes[-1][number] = result
         return result
+
+    def _on_the_way(self, number: int) -> list[int]:
+        """What a deep node needs, every STRIDE levels: emitted first, these keep the recursion short."""
+        needed: set[int] = set()
+        stack = list(self.region.nodes[number].args)
+        while stack:
+            node = stack.pop()
+            if node in needed or any(node in known for known in self.scopes):
+                continue
+            needed.add(node)
+            if self.region.nodes[node].kind != "contract":
+                stack += self.region.nodes[node].args
+        return sorted(n for n in needed if self.depths[n] and self.depths[n] % STRIDE == 0)
 
     def operand(self, number: int) -> SSAValue:
         """The tile of a node in its compute dtype: floats and integers as f32, bool as i1."""
@@ -302,27 +322,38 @@ class _Emitter:
             steps.append((self.n, self._columns(s.lanes)))
         with kb.grid(steps, sub=self.m), self.scope():
             for phase, level in enumerate(s.levels):
-                left = self._panel(level[0], phase, steps)
+                lefts = self._panels(level, phase, steps)
                 last = level is s.levels[-1]
                 if last and in_grid:
                     for m in level:
-                        self.blocks[m.node] = self._contract(m, left)
+                        self.blocks[m.node] = self._contract(m, lefts)
                     if self._direct_store(level[0]):
                         return
                 elif last and s.reduced is None and self._is_bare(level[0]):
                     with kb.for_(self.n, self._columns(s.lanes)) as loop:
-                        self.blocks[level[0].node] = self._contract(level[0], left)
+                        self.blocks[level[0].node] = self._contract(level[0], lefts)
                         self._direct_store(level[0])
                         loop.yield_()
                     return
                 else:
                     with kb.for_(self.rename[level[0].columns], self._columns(level[0].columns)) as loop:
-                        loop.yield_(collect=[self._contract(m, left) for m in level])
+                        loop.yield_(collect=[self._contract(m, lefts) for m in level])
                     self.blocks.update(zip((m.node for m in level), loop.results))
             self._hoist(without=self.m)
             with kb.for_(self.m, sym(self.names["tm"])) as loop, self.scope():
                 self._finish([a for a, _ in steps])
                 loop.yield_()
+
+    def _panels(
+        self, level: Sequence[MatMul], phase: int, steps: Sequence[tuple[str, Expr]]
+    ) -> dict[int, SSAValue]:
+        """The left operands of matmuls side by side, by their nodes."""
+        panels: dict[int, SSAValue] = {}
+        for m in level:
+            node = self.region.nodes[m.node].args[0]
+            if node not in panels:
+                panels[node] = self._panel(m, phase, steps)
+        return panels
 
     def _panel(self, m: MatMul, phase: int, steps: Sequence[tuple[str, Expr]]) -> SSAValue:
         """The left operand in L1: loaded, or computed row by row and handed over by the vector cores."""
@@ -337,10 +368,10 @@ class _Emitter:
             loop.yield_(collect=[operand])
         return self.kb.move(loop.results[0], slots=2)
 
-    def _contract(self, m: MatMul, left: SSAValue) -> SSAValue:
+    def _contract(self, m: MatMul, lefts: Mapping[int, SSAValue]) -> SSAValue:
         with self.kb.at(self.region.origins.get(m.node) or self.kb.location):
             right = self._cube_load(self.region.nodes[m.node].args[1], (self.rename[m.summed], self.rename[m.columns]))
-            return self.kb.contract(left, right)
+            return self.kb.contract(lefts[self.region.nodes[m.node].args[0]], right)
 
     def _columns(self, axis: str) -> Expr:
         """Columns of a matmul block: a constant, so that the cube can be shown to store whole fractals."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -12,14 +13,16 @@ from xdsl.ir import SSAValue
 from gaf.compiler import fuse
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import Model, finish, new_model
-from gaf.dialects.graph.ops.binary import AddOp, MulOp
+from gaf.dialects.graph.ops.binary import AddOp, MulOp, SubOp
 from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.reduce import ReduceSumOp
 from gaf.dialects.graph.ops.shape import ExpandOp, ReshapeOp, TransposeOp, UnsqueezeOp
+from gaf.dialects.graph.ops.slice import ConcatOp, SliceOp
 from gaf.dialects.graph.ops.unary import ExpOp, SigmoidOp
 from gaf.dialects.graph.types import TensorType
+from gaf.passes.tile import lower_region
 
 
 def model(inputs: dict[str, tuple[tuple[int | str, ...], dt.DType]], build: Callable[..., list[SSAValue]]) -> Model:
@@ -34,7 +37,37 @@ def model(inputs: dict[str, tuple[tuple[int | str, ...], dt.DType]], build: Call
     return finish(made, [(f"y{i}", v) for i, v in enumerate(outputs)])
 
 
+def overwritten(add: Callable[..., SSAValue], x: SSAValue) -> SSAValue:
+    """Edges of [4, 5, 6] replaced by other rows, again and again: choices of choices."""
+    shape = (4, 5, 6)
+    for axis in (2, 1):
+        size = shape[axis]
+        for to, source in ((0, size - 2), (size - 1, 1)):
+            parts = [(0, to), (source, 1), (to + 1, size - to - 1)]
+            cut = [
+                add(
+                    SliceOp,
+                    x,
+                    starts=tuple(start if i == axis else 0 for i in range(3)),
+                    sizes=tuple(length if i == axis else d for i, d in enumerate(shape)),
+                    steps=(1, 1, 1),
+                )
+                for start, length in parts
+                if length
+            ]
+            x = add(ConcatOp, *cut, axis=axis)
+    return x
+
+
 CASES: dict[str, Model] = {
+    "sum of matmuls of different rows and depths": model(
+        {"x": (("M", 20), dt.F32), "w": ((20, 30), dt.F32), "h": (("M", 12), dt.F32), "u": ((12, 30), dt.F32)},
+        lambda add, x, w, h, u: [add(SigmoidOp, add(AddOp, add(MatMulOp, x, w), add(MatMulOp, h, u)))],
+    ),
+    "difference of matmuls by one matrix": model(
+        {"x": (("M", 20), dt.F32), "h": (("M", 20), dt.F32), "w": ((20, 20), dt.F32)},
+        lambda add, x, h, w: [add(SubOp, add(MatMulOp, x, w), add(MatMulOp, h, w))],
+    ),
     "an expanded mask is an output beside what uses it": model(
         {"x": (("B", "S", 48), dt.F32), "mask": (("B", "S"), dt.I64)},
         lambda add, x, mask: [
@@ -68,6 +101,25 @@ CASES: dict[str, Model] = {
         ],
     ),
 }
+
+
+def test_deep_regions_are_emitted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices of choices are as deep as Python's stack: no recursion goes down more than STRIDE levels."""
+    deepest = 0
+    emit = lower_region._Emitter._emit
+
+    def watched(self: object, number: int, node: object) -> SSAValue:
+        nonlocal deepest
+        deepest = max(deepest, sum(f.function == "watched" for f in inspect.stack(0)))
+        return emit(self, number, node)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lower_region._Emitter, "_emit", watched)
+    monkeypatch.setattr(lower_region, "STRIDE", 4)
+    case = model({"x": ((4, 5, 6), dt.F32)}, lambda add, x: [overwritten(add, x)])
+    fused = fuse(case)
+    assert fused.kernels and 1 < deepest <= 5
+    x = np.arange(120, dtype=np.float32).reshape(4, 5, 6)
+    assert fused.verify({"x": x}, engine="interpreter").ok
 
 
 @pytest.mark.parametrize("engine", ["tile", "interpreter"])
