@@ -464,7 +464,7 @@ def _bound(search: Search) -> tuple[int, float]:
         for place, size in zip(group.legal.inputs, group.legal.work.reads):
             if place < len(outside):
                 value = outside[place]
-                single[value] = max(single.get(value, 0), size)
+                single[value] = single.get(value, 0) + size
     read = sum(min(value_bytes(v, search.env), single.get(v, 1 << 62)) for v in inputs)
     written = sum(value_bytes(v, search.env) for v in outputs)
     return read + written, search.model.lower_bound_us(read + written, macs, 1 if search.alone else 0)

@@ -124,15 +124,24 @@ def direct_names(e: Expr) -> set[str]:
     return names
 
 
+def read_elements(region: Region, env: Mapping[str, int]) -> list[int]:
+    """Elements of every input that a kernel reads: of a slice only its own, of a table as many rows as are looked up.
+
+    Reads through one index map count once, and no input counts more than once as a whole.
+    """
+    found: list[int | None] = [None] * len(region.inputs)
+    for load in dict.fromkeys((n.input, n.index, n.axes) for n in region.nodes if n.kind == "load"):
+        number, index, axes = load
+        if not any(reads_in(e) for e in index):
+            axes = axes & {name for e in index for name in e.names()}
+        size = product(region.axes[a] for a in axes).evaluate(env)
+        found[number] = (found[number] or 0) + size
+    whole = [t.num_elements().evaluate(env) for t in region.input_types]
+    return [total if size is None else min(size, total) for size, total in zip(found, whole)]
+
+
 def region_bytes(region: Region, env: Mapping[str, int]) -> tuple[int, int]:
-    """(bytes read, bytes written) with every operand counted once; gathered tables count the rows read."""
-    gathered: dict[int, Expr] = {}
-    for node in region.nodes:
-        if node.kind == "load" and any(reads_in(e) for e in node.index):
-            gathered[node.input] = product(region.axes[a] for a in node.axes)
-    read = 0
-    for i, type_ in enumerate(region.input_types):
-        elements = gathered.get(i, type_.num_elements())
-        read += elements.evaluate(env) * type_.dtype.bytes
+    """(bytes read, bytes written) with every operand counted once, as far as it is read (`read_elements`)."""
+    read = sum(n * t.dtype.bytes for n, t in zip(read_elements(region, env), region.input_types))
     written = sum(o.type.num_bytes().evaluate(env) for o in region.outputs)
     return read, written

@@ -27,12 +27,23 @@ from gaf.dialects.graph.types import TensorType
 from gaf.fusion import integers
 from gaf.fusion.axes import collapse, find_split, prune
 from gaf.fusion.bounds import SMALL, Bounds
-from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address, direct_names, reads_in, region_bytes
+from gaf.fusion.nodes import (
+    Handed,
+    Node,
+    NotFusible,
+    Output,
+    Region,
+    address,
+    direct_names,
+    read_elements,
+    reads_in,
+    region_bytes,
+)
 from gaf.fusion.piecewise import guard_names, pull_padded, pull_pieces
 
 __all__ = [
     "Builder", "Handed", "Node", "NotFusible", "Output", "Region", "address", "build_region", "direct_names", "is_product_sum",
-    "reads_in", "region_bytes",
+    "read_elements", "reads_in", "region_bytes",
 ]  # fmt: skip
 
 _PRODUCT = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
@@ -295,25 +306,23 @@ class Builder:
     def contraction(self, op: GraphOp, stage: Stage, reads: Sequence[int], over: Sequence[str]) -> int | None:
         """A matmul-like stage: sum over one axis of a product whose factors each have an axis of their own.
 
-        The left factor may be computed in the group (the vector cores hand it to the cube), the right one is
-        loaded.
+        The factors may be computed in the group: the vector cores hand them to the cube.
         """
         if not is_product_sum(stage) or len(over) != 1:
             return None
         a, b = (self.node(r) for r in reads)
         if not (a.axes - b.axes and b.axes - a.axes):
             return None
-        if b.kind != "load":
-            raise NotFusible("the right matmul operand is computed in the same group (no schedule)")
         if a.guards or b.guards:
             raise NotFusible("a padded or concatenated matmul operand is stored first")
-        left = reads[0]
-        if a.kind != "load":
-            operand = stage.reads[0].operand
-            assert operand is not None
-            left = self.map("cast", [left], tensor_type(op.operands[operand]).dtype)
+        factors = []
+        for number, read in zip(reads, stage.reads):
+            if self.node(number).kind != "load":
+                assert read.operand is not None
+                number = self.map("cast", [number], tensor_type(op.operands[read.operand]).dtype)
+            factors.append(number)
         axes = (a.axes | b.axes) - set(over)
-        return self.add(Node("contract", dt.F32, axes, (left, reads[1]), over=tuple(over)))
+        return self.add(Node("contract", dt.F32, axes, tuple(factors), over=tuple(over)))
 
     def body(self, body: scalar.Scalar, reads: Sequence[int], env: Mapping[str, Expr], dtype: dt.DType) -> int:
         match body:

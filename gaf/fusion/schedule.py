@@ -20,7 +20,7 @@ from gaf.fusion.piecewise import guard_names
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
 
 CUBE_DTYPES = (dt.F32, dt.F16, dt.BF16)
-MAX_INPUTS = 24  # kernel arguments; fusion.md 2.2 (8)
+MAX_INPUTS = 64  # kernel arguments: their addresses are 512 bytes of the launch
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,7 @@ class Schedule:
     `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
     one if its left operand is computed, the vector cores work on whole rows of the axis that the next level sums.
 
-    With `stages` the kernel runs these one after the other, all cores waiting in between; the other fields are those
-    of the stage with the matmul.
+    With `stages` the kernel runs these one after the other; the other fields are those of the stage with the matmul.
     """
 
     lanes: str
@@ -109,12 +108,14 @@ class Schedule:
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One of several regions of a kernel; `stores` says for every output of it which result of the kernel it is,
-    or what it hands to later stages.
+    or what it hands to later stages. All cores wait for each other before it if it has a `barrier`; without one it
+    doesn't depend on the region before it.
     """
 
     region: Region
     schedule: Schedule
     stores: tuple[int | Handed, ...]
+    barrier: bool = False
 
 
 def _joined_kind(kinds: Sequence[str]) -> str:
@@ -210,13 +211,24 @@ def _check_affine(accesses: Sequence[_Access]) -> None:
                 raise NotFusible(f"the index map of {access.what} is not affine")
 
 
-def _pick_rows(candidates: Sequence[str], lanes: Collection[str], accesses: Sequence[_Access]) -> str | None:
-    """The innermost axis whose column accesses (with rows, without lanes) are contiguous in memory."""
-    for axis in reversed(candidates):
+LONG = 128
+"""Rows that fill the largest tile or matmul block: an axis of so many, or of unknown extent, is long enough."""
+
+
+def _pick_rows(
+    region: Region, candidates: Sequence[str], lanes: Collection[str], accesses: Sequence[_Access]
+) -> str | None:
+    """The innermost of the longest axes whose column accesses (with rows, without lanes) are contiguous in memory."""
+
+    def is_legal(axis: str) -> bool:
         columns = [a for a in accesses if a.has(axis) and not any(a.has(x) for x in lanes)]
-        if all(axis in a.steps and a.step(axis) == 1 and not a.indirect for a in columns):
-            return axis
-    return None
+        return all(axis in a.steps and a.step(axis) == 1 and not a.indirect for a in columns)
+
+    def length(axis: str) -> int:
+        known = region.axes[axis].as_int()
+        return LONG if known is None else min(known, LONG)
+
+    return max((a for a in reversed(candidates) if is_legal(a)), key=length, default=None)
 
 
 def _check_loops(region: Region, loops: Sequence[str]) -> None:
@@ -344,10 +356,10 @@ def _vector_rows(
 ) -> str | None:
     """The second tile axis: a reduced one where lanes are kept, or where the outputs have it; else a parallel one."""
     folds = [a for a in region.axes if a in reduced and a != lanes]
-    kept = _pick_rows([a for a in parallel if a != lanes], {lanes}, accesses)
+    kept = _pick_rows(region, [a for a in parallel if a != lanes], {lanes}, accesses)
     if not folds:
         return kept
-    row = _pick_rows(folds, {lanes}, accesses)
+    row = _pick_rows(region, folds, {lanes}, accesses)
     if lanes not in reduced:
         if row is None:
             raise NotFusible("a column operand of the reduction is strided in memory")
@@ -371,6 +383,8 @@ def matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:
 
 def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
     levels, depth = matmul_levels(region)
+    if any(region.nodes[region.nodes[c].args[1]].kind != "load" for c in contracts):
+        raise NotFusible("the right matmul operand is computed in the same group")
     if len(levels) > 2:
         raise NotFusible("more than two matmuls in a row in one kernel")
     types = region.input_types
@@ -388,7 +402,7 @@ def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
     if lanes is None:
         raise NotFusible("no column axis of the matmul is contiguous in the operands of its epilogue")
     wide = {x for c in contracts for x in (*region.nodes[c].over, *(region.nodes[region.nodes[c].args[1]].axes - region.nodes[region.nodes[c].args[0]].axes))}
-    rows = _pick_rows(m_axes, wide | {lanes}, accesses)
+    rows = _pick_rows(region, m_axes, wide | {lanes}, accesses)
     if rows is None:
         raise NotFusible("a row statistic is strided in memory")
     columns = [_columns(region, level, rows) for level in levels[:-1]] + [lanes]

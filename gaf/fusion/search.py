@@ -394,21 +394,28 @@ class Search(UnitOrder):
                     changed |= self.merge_into_producers(i, record=rounds == 1)
 
     def merge_into_producers(self, number: int, record: bool) -> bool:
-        changed = False
-        candidates = {
-            id(self.group_of[s]): self.group_of[s] for s in self.graph.sources(number) if s in self.group_of
-        }
-        ordered = sorted(candidates.values(), key=lambda g: (not g.schedules[0].is_cube, -g.ops[-1]))
-        for producer in ordered:
-            consumer = self.group_of[number]
-            if producer is consumer or not producer.alive:
-                continue
-            sides = self.nodes(producer), self.nodes(consumer)
-            before = total([c for c in (producer.cost, consumer.cost) if c is not None])
-            reason, merged = self.try_merge(producer, consumer)
-            changed |= not reason
-            if record or not reason:
-                self.decide(*sides, reason, before, merged)
+        """Join the group of an op with those that feed it, matmuls first, until nothing more can be joined.
+
+        What was refused may be legal once another producer is in: the result of a matmul that two members of the
+        group read stays inside only then.
+        """
+        changed, progress = False, True
+        while progress:
+            progress = False
+            sources = (self.group_of[s] for s in self.graph.sources(number) if s in self.group_of)
+            for producer in sorted(
+                {id(g): g for g in sources}.values(), key=lambda g: (not g.schedules[0].is_cube, -g.ops[-1])
+            ):
+                consumer = self.group_of[number]
+                if producer is consumer or not producer.alive:
+                    continue
+                sides = self.nodes(producer), self.nodes(consumer)
+                before = total([c for c in (producer.cost, consumer.cost) if c is not None])
+                reason, merged = self.try_merge(producer, consumer)
+                progress |= not reason
+                if record or not reason:
+                    self.decide(*sides, reason, before, merged)
+            changed |= progress
         return changed
 
     def decide(

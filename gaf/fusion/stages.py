@@ -10,7 +10,7 @@ matmul stage, with vector work before it (`head`), behind it (`tail`), or both.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.types import TensorType
@@ -52,17 +52,27 @@ def staged_schedules(region: Region) -> list[Schedule]:
     if len(cuts.head) + len(cuts.tail) > MAX_HANDED:
         raise NotFusible(f"{len(cuts.head) + len(cuts.tail)} values between the stages of a kernel > {MAX_HANDED}")
     parts = cuts.parts()
-    choices = [choose_schedules(stage) for stage, _ in parts]
+    choices = [choose_schedules(part.region) for part in parts]
     core = next(c for c in choices if c[0].is_cube)
     if core[0].reduced is not None or any(m.computed for m in core[0].levels[0]):
         raise NotFusible("a stage with a matmul still needs complete rows")
     found = []
     for variant in range(max(map(len, choices))):
         stages = tuple(
-            Stage(stage, c[min(variant, len(c) - 1)], stores) for (stage, stores), c in zip(parts, choices)
+            Stage(part.region, c[min(variant, len(c) - 1)], part.stores, part.barrier)
+            for part, c in zip(parts, choices)
         )
         found.append(replace(core[0], stages=stages))
     return found
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A region of a kernel in stages that has no schedule yet; see `Stage`."""
+
+    region: Region
+    stores: tuple[int | Handed, ...]
+    barrier: bool
 
 
 class _Cuts:
@@ -79,7 +89,10 @@ class _Cuts:
         self.tail: list[int] = []
         if not levels:
             return
-        self.head = sorted({nodes[c].args[0] for c in levels[0] if nodes[nodes[c].args[0]].kind != "load"})
+        operands = {a for c in levels[0] for a in nodes[c].args} | {nodes[c].args[1] for cs in levels for c in cs}
+        self.head = sorted(a for a in operands if nodes[a].kind != "load")
+        if any(self.depth[a] for a in self.head):
+            raise NotFusible("the right matmul operand is computed from another matmul in the same group")
         self.statistics: list[int] = []
         """Reductions behind the last matmul on the longest path up to a node."""
         for i, node in enumerate(nodes):
@@ -99,25 +112,33 @@ class _Cuts:
             return True
         return any(a not in others and self.depth[a] == self.last and self._needed(a, others) for a in node.args)
 
-    def parts(self) -> list[tuple[Region, tuple[int | Handed, ...]]]:
-        """The regions of the stages in order, and what each of their outputs is: a result or handed on."""
-        outputs = list(enumerate(self.region.outputs))
+    def parts(self) -> list[_Part]:
+        """The regions of the stages in order. Values of the first stage that have other axes are regions of their
+        own, side by side.
+        """
+        region, outputs = self.region, list(enumerate(self.region.outputs))
         known: dict[int, tuple[Handed, Node]] = {}
-        found = []
-        if self.head:
-            mine = [(i, o) for i, o in outputs if self.depth[o.node] == 0]
-            found.append(self._part(self.head, mine, known))
-        behind = [(i, o) for i, o in outputs if self.statistics[o.node]]
-        core = [(i, o) for i, o in outputs if not self.statistics[o.node] and (self.depth[o.node] or not self.head)]
-        found.append(self._part(self.tail, core, known))
+        found: list[_Part] = []
+        before = {i for i, o in outputs if self.head and not self.depth[o.node]}
+        behind = {i for i, o in outputs if self.statistics[o.node]}
+        for axes in dict.fromkeys(region.nodes[n].axes for n in [*self.head, *(region.outputs[i].node for i in before)]):
+            cut = [n for n in self.head if region.nodes[n].axes == axes]
+            mine = [(i, o) for i, o in outputs if i in before and region.nodes[o.node].axes == axes]
+            found.append(self._part(cut, mine, known))
+        core = [(i, o) for i, o in outputs if i not in before | behind]
+        found.append(self._part(self.tail, core, known, barrier=bool(found)))
         if self.tail:
-            found.append(self._part((), behind, known))
+            found.append(self._part((), [(i, o) for i, o in outputs if i in behind], known, barrier=True))
         return found
 
     def _part(
-        self, cut: Sequence[int], outputs: Sequence[tuple[int, Output]], known: dict[int, tuple[Handed, Node]]
-    ) -> tuple[Region, tuple[int | Handed, ...]]:
-        """A stage that stores `outputs` and hands on the nodes `cut`; later stages read them through `known`."""
+        self,
+        cut: Sequence[int],
+        outputs: Sequence[tuple[int, Output]],
+        known: dict[int, tuple[Handed, Node]],
+        barrier: bool = False,
+    ) -> _Part:
+        """A region that stores `outputs` and hands on the nodes `cut`; later ones read them through `known`."""
         region = self.region
         stored = [o for _, o in outputs]
         names: list[int | Handed] = [i for i, _ in outputs]
@@ -139,9 +160,9 @@ class _Cuts:
             names.append(handed)
         if not stored:
             raise NotFusible("a stage of a kernel stores nothing")
-        stage = self._extract(stored, known)
+        part = _Part(self._extract(stored, known), tuple(names), barrier)
         known.update(fresh)
-        return stage, tuple(names)
+        return part
 
     def _handed(self, handed: Handed, number: int, index: tuple) -> tuple[Handed, Node]:
         node = self.region.nodes[number]

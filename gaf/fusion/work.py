@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from gaf.dialects.ascendc.cycles import VECTOR_F32
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import tensor_type
-from gaf.fusion.region import Handed, Region, reads_in
+from gaf.fusion.region import Handed, Region, read_elements
 from gaf.fusion.schedule import Schedule
 
 FRACTAL = 16
@@ -83,8 +83,8 @@ class Matmul:
 class Work:
     """What a region asks of the chip at given sizes.
 
-    `reads` and `writes` are bytes, one entry per input and output, every operand counted once and gathered
-    tables by the rows that are read. `cycles` and `starts` are vector cycles over all elements, and those
+    `reads` and `writes` are bytes, one entry per input and output, every operand counted once, and slices and
+    gathered tables by what is read of them. `cycles` and `starts` are vector cycles over all elements, and those
     that every tile adds. `rows` x `lanes` is the tile space, `grid` the number of them. `live` counts the
     float32 tiles that live at a time. `row_complete`: a core finishes whole rows, so columns aren't split
     over cores.
@@ -105,6 +105,8 @@ class Work:
     kind: str = "elementwise"
     stages: tuple[Work, ...] = ()
     """The parts of a kernel in stages; then `cycles`, `rows`, ... above are those of the stage with the matmul."""
+    barriers: int = 0
+    """Times that all cores of a kernel in stages wait for each other."""
     handed: int = 0
     """Bytes of workspace that a stage writes and reads for other stages."""
 
@@ -138,9 +140,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     def count(axes: Iterable[str]) -> int:
         return math.prod(extent[a] for a in axes)
 
-    types = region.input_types
     steps = set(schedule.grid)
-    gathered: dict[int, int] = {}
     cycles = starts = 0.0
     matmuls: list[Matmul] = []
     operands = {
@@ -148,8 +148,6 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     }
     for i, node in enumerate(region.nodes):
         if node.kind == "load":
-            if any(reads_in(e) for e in node.index):
-                gathered[node.input] = max(count(node.axes), gathered.get(node.input, 0))
             if node.dtype not in (dt.F32,) and i not in operands:
                 cycles, starts = _add(cycles, starts, "Cast", count(node.axes))
         elif node.kind == "map":
@@ -168,10 +166,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
             matmuls.append(Matmul(*sizes_of, left.dtype.name, left.kind != "load"))
         elif node.kind == "coord":
             cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
-    reads = tuple(
-        (gathered[i] if i in gathered else t.num_elements().evaluate(env)) * t.dtype.bytes
-        for i, t in enumerate(types)
-    )
+    reads = tuple(n * t.dtype.bytes for n, t in zip(read_elements(region, env), region.input_types))
     writes = tuple(o.type.num_bytes().evaluate(env) for o in region.outputs)
     stored = region.nodes[region.outputs[0].node] if region.outputs else None
     lone = len(matmuls) == 1 and not matmuls[0].computed
@@ -187,8 +182,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         grid=count(schedule.grid),
         live=_live(region),
         matmuls=tuple(matmuls),
-        row_complete=schedule.is_cube
-        and (schedule.reduced is not None or any(m.computed for m in matmuls) or len(matmuls) > 1),
+        row_complete=schedule.is_cube and (schedule.reduced is not None or schedule.is_chain),
         passes=_passes(region) if schedule.streamed else 1,
         bare=bare and not lanes % FRACTAL,
         kind=schedule.kind,
@@ -218,7 +212,7 @@ def _staged_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
     core = next(p for p in parts if p.matmuls)
     return replace(
         core, reads=tuple(reads), writes=tuple(writes), kind=schedule.kind, stages=tuple(parts),
-        handed=sum(p.handed for p in parts), live=max(p.live for p in parts), bare=False,
+        barriers=sum(s.barrier for s in schedule.stages), handed=sum(p.handed for p in parts), live=max(p.live for p in parts), bare=False,
     )  # fmt: skip
 
 

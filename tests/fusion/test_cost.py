@@ -15,7 +15,8 @@ from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
-from gaf.dialects.graph.ops.unary import ExpOp, ReluOp, TanhOp
+from gaf.dialects.graph.ops.slice import SliceOp
+from gaf.dialects.graph.ops.unary import ExpOp, ReluOp, SigmoidOp, TanhOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import new_model
 from gaf.dialects.graph.types import TensorType
@@ -53,6 +54,29 @@ def test_products_are_counted_once_however_the_result_is_stored() -> None:
         region = build_region(members_, [output])
         work = region_work(region, choose_schedules(region)[0], sizes(None))
         assert work.macs == 96 * 64 * 48
+
+
+def test_a_slice_counts_what_is_read_of_it() -> None:
+    n = Net(x=[64, 300])
+    parts = [n.op(SliceOp, n["x"], starts=(0, 0), sizes=(64, e), steps=(1, 1)) for e in (100, 200)]
+    second = n.op(SliceOp, n["x"], starts=(0, 100), sizes=(64, 100), steps=(1, 1))
+    ops = list(n.model.block.ops)
+    for value, read in ((n.op(ExpOp, parts[0]), 100), (n.op(MulOp, parts[0], second), 200)):
+        region = build_region([*ops, value.owner], [value])  # type: ignore[list-item]
+        work = region_work(region, choose_schedules(region)[0], sizes(None))
+        assert work.reads == (64 * read * 4,) and work.bytes == sum(region_bytes(region, {}))
+
+
+def test_matmuls_side_by_side_share_their_columns_out_to_cores() -> None:
+    """A gated MLP: gate and up projections as one matmul, whose halves meet in the epilogue."""
+    n = Net(x=[256, 64])
+    both = n.op(MatMulOp, n["x"], n.constant(np.ones((64, 1024))))
+    gate = n.op(SliceOp, both, starts=(0, 0), sizes=(256, 512), steps=(1, 1))
+    up = n.op(SliceOp, both, starts=(0, 512), sizes=(256, 512), steps=(1, 1))
+    p = plan(n.finish(n.op(MulOp, n.op(SigmoidOp, gate), up)))
+    (group,) = p.groups
+    assert group.legal is not None and not group.legal.work.row_complete
+    assert group.cost is not None and group.cost.blocks > 8
 
 
 def test_a_gathered_table_counts_the_rows_that_are_read() -> None:

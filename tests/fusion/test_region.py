@@ -19,7 +19,7 @@ from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp
 from gaf.dialects.graph.ops.reduce import ReduceSumOp
-from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
+from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp, UnsqueezeOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
 from gaf.dialects.graph.types import TensorType
@@ -192,3 +192,17 @@ def test_strict_numerics_round_after_every_op() -> None:
     casts = [n for n in build_region(g.ops, [out], strict=True).nodes if n.function == "cast"]
     assert len(casts) == 2
     assert not [n for n in build_region(g.ops, [out]).nodes if n.function == "cast"]
+
+
+def test_rows_are_the_long_axis() -> None:
+    """Four query heads share a key head: blocks of a matmul are filled by the sequence, not by the four."""
+    g = Graph(p=[2, 4, 300, 64], v=[2, 64, 32])
+    v = g.add(UnsqueezeOp, g["v"], axes=(1,))
+    region = build_region(g.ops, [g.add(MatMulOp, g["p"], v)])
+    (schedule,) = choose_schedules(region)
+    assert schedule.rows is not None and region.axes[schedule.rows] == 4 * 300
+    y = Graph(p=[2, 300, 4, 64], v=[2, 64, 32])
+    swapped = y.add(TransposeOp, y["p"], perm=(0, 2, 1, 3))
+    region = build_region(y.ops, [y.add(MatMulOp, swapped, y.add(UnsqueezeOp, y["v"], axes=(1,)))])
+    (schedule,) = choose_schedules(region)
+    assert schedule.rows is not None and region.axes[schedule.rows] == 300

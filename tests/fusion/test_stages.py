@@ -16,6 +16,7 @@ from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.binary import AddOp, MulOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp
+from gaf.dialects.graph.ops.shape import TransposeOp
 from gaf.dialects.graph.ops.unary import SigmoidOp
 from gaf.fusion.cost import CostModel, GroupCost
 from gaf.fusion.nodes import Handed
@@ -75,7 +76,14 @@ def both(kind: dt.DType = dt.F32, rows: Any = (37,)) -> Model:
     return n.finish(norm(n, n.op(AddOp, y, n["x"]), kind, "second"))
 
 
-CASES = [tail, tail_with_residual, head, both]
+def both_operands(kind: dt.DType = dt.F32, rows: Any = (37,)) -> Model:
+    """Products of computed rows with computed rows of another number: two regions side by side in the first stage."""
+    n = Net(kind, x=[*rows, 48], y=[21, 48])
+    x, y = n.op(SigmoidOp, n["x"]), n.op(MulOp, n["y"], n["y"])
+    return n.finish(n.op(MatMulOp, x, n.op(TransposeOp, y, perm=(1, 0))))
+
+
+CASES = [both_operands, tail, tail_with_residual, head, both]
 
 
 def schedule_of(model: Model) -> Schedule:
@@ -95,7 +103,7 @@ def test_stages_compute_the_same(build: Any, kind: dt.DType) -> None:
 
 
 @pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
-@pytest.mark.parametrize("build", [both, tail_with_residual], ids=lambda b: b.__name__)
+@pytest.mark.parametrize("build", [both, both_operands, tail_with_residual], ids=lambda b: b.__name__)
 def test_stages_pass_the_checks_of_the_twin(build: Any) -> None:
     fused = gaf.fuse(build(rows=(150,)), FusionConfig(cost_model=StagesFirst()))
     result = fused.verify(engine="check")
@@ -111,6 +119,11 @@ def test_where_a_region_is_cut() -> None:
     assert stages[2].stores == (0,)
     # the squares of LayerNorm are made from the sum again, not handed over beside it
     assert [h.type.static_shape() for hs in handed for h in hs] == [(37, 48), (37, 48)]
+
+
+def test_operands_of_different_sizes_are_made_side_by_side() -> None:
+    stages = schedule_of(both_operands()).stages
+    assert [s.barrier for s in stages] == [False, False, True]
 
 
 def test_a_result_is_read_back_instead_of_stored_twice() -> None:
@@ -134,8 +147,6 @@ def test_nothing_to_cut() -> None:
 
 def test_a_stage_without_a_schedule_is_refused() -> None:
     """Every stage has to be a kernel: an epilogue that transposes is none."""
-    from gaf.dialects.graph.ops.shape import TransposeOp
-
     n = Net(x=[37, 48])
     y = norm(n, n.op(MatMulOp, n["x"], weight(n, dt.F32)), dt.F32)
     with pytest.raises(NotFusible):

@@ -67,7 +67,8 @@ def lower_region(
     emitters = []
     handed: dict[Handed, str] = {}
     arrays = dict(zip(region.inputs, inputs))
-    for i, stage in enumerate(schedule.stages or (Stage(region, schedule, tuple(range(len(outputs)))),)):
+    stages = schedule.stages or (Stage(region, schedule, tuple(range(len(outputs)))),)
+    for i, stage in enumerate(stages):
         for target in stage.stores:
             if isinstance(target, Handed):
                 handed[target] = _free(target.name_hint, {*symbols, *inputs, *outputs})
@@ -93,8 +94,8 @@ def lower_region(
     kb = KernelBuilder(name, args, sorted(used), axes, params, attributes=attributes)
     for array, array_name in handed.items():
         kb.workspace(array.type.shape, array.type.dtype, array_name)
-    for i, emitter in enumerate(emitters):
-        if i:
+    for stage, emitter in zip(stages, emitters):
+        if stage.barrier:
             kb.sync()
         emitter.run(kb)
     return kb.finish()

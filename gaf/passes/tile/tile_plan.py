@@ -272,7 +272,7 @@ def _atom_bound(atom: str | Func, name: str) -> Bound:
         return (const(0), free[0], 1) if free else _linear_bound(atom.args[0], name)
     if atom.name == "max":
         (s1, o1, c1), (s2, o2, c2) = (_linear_bound(a, name) for a in atom.args)
-        return s1 * c2 + s2 * c1, o1 * c2 + o2 * c1, c1 * c2
+        return maximum(s1 * c2, s2 * c1), maximum(o1 * c2, o2 * c1), c1 * c2
     raise ValueError(f"with {atom.name} of {name}")
 
 
