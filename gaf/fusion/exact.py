@@ -17,6 +17,7 @@ from xdsl.ir import Operation
 
 from gaf.fusion import names
 from gaf.fusion.opgraph import is_constant
+from gaf.fusion.plan import MAX_GROUP_OPS, SLACK
 from gaf.fusion.region import NotFusible
 from gaf.fusion.work import value_bytes
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MAX_UNITS = 14
 """Contracted ops of a cluster that the exact search takes."""
 
-FAN_OUT = 3
+FAN_OUT = 8
 """A value with more readers than this ends a cluster: joining one of them saves little."""
 
 MAX_SETS = 6000
@@ -66,6 +67,12 @@ class SearchReport:
     def gap_pct(self) -> float:
         """Percent that the plan costs more than `optimum_us`."""
         return 100 * max(0.0, self.cost_us / self.optimum_us - 1) if self.optimum_us else 0.0
+
+    def take_optimum(self, other: SearchReport) -> None:
+        """Adopt what another search of the same graph found out about the optimum."""
+        self.strategy, self.objective = other.strategy, other.objective
+        self.clusters, self.exact_clusters = other.clusters, other.exact_clusters
+        self.optimum_us = min(other.optimum_us, self.cost_us)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data without times of this run."""
@@ -287,8 +294,6 @@ def solve_cluster(search: Search, cluster: Sequence[int]) -> tuple[list[list[int
 
     def price(mask: int) -> Cost | None:
         ops = ops_of(mask)
-        from gaf.fusion.search import MAX_GROUP_OPS, SLACK
-
         if len(ops) > MAX_GROUP_OPS:
             return None
         try:

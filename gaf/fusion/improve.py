@@ -3,29 +3,27 @@
 cost.
 
 Moves as of Fiduccia and Mattheyses: an op without readers in its group may go to a group that reads it, an op
-without producers in its group to one that feeds it, and all that follows a matmul to one that reads it. A
-move must keep both groups legal and the kernels in an order.
+without producers in its group to one that feeds it; so may all that follows a matmul, all that only one other group
+reads (a norm between two matmuls), and all that depends on one other group only. What is cheaper alone becomes a
+kernel of its own. A move must keep both groups legal and the kernels in an order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gaf.fusion.cost import GroupCost, total
+from gaf.fusion.plan import MAX_GROUP_OPS, SLACK
 from gaf.fusion.region import NotFusible
 
 if TYPE_CHECKING:
     from gaf.fusion.search import Group, Search
 
 MAX_ROUNDS = 3
-MAX_GROUP_OPS = 64
 LEAST_TIME, MORE_TIME = 0.01, 0.1
 """Parts of the modelled time that a move must save: for the least time, and for time at equal bytes."""
-
-
-SLACK = 0.15
-"""As in `search`: how much slower than before a plan with fewer bytes may be."""
 
 
 def improve(search: Search) -> int:
@@ -43,9 +41,35 @@ def improve(search: Search) -> int:
                 ):
                     moves += 1
                     break
+        moves += sum(_move_blocks(search, group) for group in search.groups() if group.alive)
         if moves == before:
             break
     return moves
+
+
+def _move_blocks(search: Search, group: Group) -> bool:
+    """Move the largest part of a group that is tied to one other group only."""
+    if len(group.ops) < 2 or group.rule is not None:
+        return False
+    for forward in (True, False):
+        near = search.graph.consumers if forward else search.graph.sources
+        others = {id(g): g for i in group.ops for c in near(i) if (g := search.group_of.get(c)) is not None}
+        for other in others.values():
+            if other is group or other.rule is not None:
+                continue
+            moved: set[int] = set()
+            for i in sorted(group.ops, reverse=forward):
+                ends = list(near(i))
+                if all(e in moved or search.group_of.get(e) is other for e in ends) and (ends or not forward):
+                    moved.add(i)
+            if len(moved) > 1 and _keeps_units(search, moved) and _move(search, sorted(moved), group, other, forward):
+                return True
+    return False
+
+
+def _keeps_units(search: Search, moved: set[int]) -> bool:
+    """A view that its producer stores moves with it."""
+    return all(set(search.alone[i].ops) <= moved for i in moved)
 
 
 def _tail(search: Search, number: int, group: Group) -> list[int]:
@@ -61,8 +85,8 @@ def _tail(search: Search, number: int, group: Group) -> list[int]:
     return sorted(found) if len(found) < len(inside) + 1 else []
 
 
-def _targets(search: Search, moved: list[int], group: Group, forward: bool) -> list[Group]:
-    """Groups that ops may move to: those that read them, or those that feed them."""
+def _targets(search: Search, moved: list[int], group: Group, forward: bool) -> list[Group | None]:
+    """Groups that ops may move to: those that read them, or those that feed them; None for a kernel of their own."""
     inside = set(group.ops) - set(moved)
     found: dict[int, Group] = {}
     for i in moved:
@@ -73,36 +97,41 @@ def _targets(search: Search, moved: list[int], group: Group, forward: bool) -> l
             other = search.group_of.get(c)
             if other is not None and other is not group and other.rule is None:
                 found[id(other)] = other
-    return list(found.values())
+    return [*found.values(), None]
 
 
-def _move(search: Search, moved: list[int], group: Group, other: Group, forward: bool) -> bool:
+def _move(search: Search, moved: list[int], group: Group, other: Group | None, forward: bool) -> bool:
+    """Move ops to another group, or out of their group (`other` is None); False if that isn't legal or better."""
     rest = [i for i in group.ops if i not in moved]
-    if not rest or len(other.ops) + len(moved) > MAX_GROUP_OPS:
+    if not rest or (other is not None and len(other.ops) + len(moved) > MAX_GROUP_OPS):
         return False
     try:
-        smaller, wider = search.build(rest), search.build(sorted([*other.ops, *moved]))
-        part = search.build(moved)
+        smaller, part = search.build(rest), search.build(moved)
+        wider = search.build(sorted([*other.ops, *moved])) if other is not None else part
     except NotFusible:
         return False
-    assert smaller.cost and wider.cost and group.cost and other.cost
-    if not _better(search, (smaller.cost, wider.cost), (group.cost, other.cost)):
+    old = [g.cost for g in (group, other) if g is not None and g.cost is not None]
+    assert smaller.cost and wider.cost
+    if not _better(search, (smaller.cost, wider.cost), old):
         return False
-    slower = smaller.cost.us + wider.cost.us > (1 + SLACK) * (group.best_us + other.best_us)
-    if search.config.objective != "time" and slower:
+    best = group.best_us + (other.best_us if other is not None else 0.0)
+    if search.config.objective != "time" and smaller.cost.us + wider.cost.us > (1 + SLACK) * best:
         return False
-    before, whole = total([group.cost, other.cost]), replace(group)
+    before, whole = total(old), replace(group)
     search.split_off(part, group, smaller, after=forward)
-    if search.join(part, other):
+    if other is None:
+        group.best_us = smaller.cost.us
+    elif search.join(part, other):
         search.unsplit(part, group, whole)
         return False
-    search.adopt(other, wider)
+    else:
+        search.adopt(other, wider)
     stay = tuple(search.graph.name(i) for i in wider.ops if i not in moved)
     search.decide(tuple(search.graph.name(i) for i in moved), stay, "", before, wider)
     return True
 
 
-def _better(search: Search, new: tuple[GroupCost, GroupCost], old: tuple[GroupCost, GroupCost]) -> bool:
+def _better(search: Search, new: Sequence[GroupCost], old: Sequence[GroupCost]) -> bool:
     """Is a move worth it? Small differences of modelled times are not."""
     us, bytes_ = (sum(c.us for c in old), sum(c.hbm_bytes for c in old))
     new_us, new_bytes = (sum(c.us for c in new), sum(c.hbm_bytes for c in new))

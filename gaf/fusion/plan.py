@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from gaf.fusion.exact import SearchReport
 
 
+MAX_GROUP_OPS = 64
+"""Code size and planner cost: fusion.md 2.2 (8) allows 128."""
+
+SLACK = 0.15
+"""With the objective "traffic", how much slower than its parts a kernel may be modelled."""
+
+
 @dataclass(frozen=True)
 class Legal:
     """What the legality check found out about a group; shared by structurally equal groups.
@@ -151,6 +158,11 @@ class FusionPlan:
     def modelled_us(self) -> float:
         """Modelled time of all groups."""
         return sum(g.cost.us for g in self.groups if g.cost is not None)
+
+    def cost(self, objective: str) -> tuple[float, float]:
+        """What a plan is judged by under an objective, the smaller the better."""
+        moved = float(sum(g.cost.hbm_bytes for g in self.groups if g.cost is not None))
+        return (self.modelled_us, moved) if objective == "time" else (moved, self.modelled_us)
 
 
 def check_acyclic(plan: FusionPlan) -> list[list[int]]:

@@ -24,7 +24,7 @@ from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.order import UnitOrder
-from gaf.fusion.plan import Decision, FusionPlan, Group, Legal, check_acyclic
+from gaf.fusion.plan import MAX_GROUP_OPS, SLACK, Decision, FusionPlan, Group, Legal, check_acyclic
 from gaf.fusion.region import Handed, NotFusible, Region, build_region
 from gaf.fusion.residency import resident_values
 from gaf.fusion.schedule import Schedule
@@ -32,12 +32,6 @@ from gaf.fusion.stages import kernel_schedules, staged_schedules
 
 if TYPE_CHECKING:
     pass
-
-MAX_GROUP_OPS = 64  # code size and planner cost: fusion.md 2.2 (8) allows 128
-
-SLACK = 0.15
-"""With the objective "traffic", how much slower than its parts a kernel may be modelled."""
-
 
 def plan_fusion(
     block: Block,
@@ -67,14 +61,22 @@ def plan_fusion(
         changed["numerics"] = "strict" if strict else "fast"
     config = replace(config, **changed)  # type: ignore[arg-type]
     plan = Search(block, config, host or {}, rules, candidates).run()
-    if config.objective == "time" and config.groups is None:
+    if config.groups is not None:
+        return plan
+    others = []
+    if config.objective == "time":
         # joins that pay only together (a matmul, its softmax and the next matmul) are found by their bytes
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # rules have given theirs already
-            other = Search(block, replace(config, objective="traffic"), host or {}, rules, candidates).run()
-        if other.modelled_us < plan.modelled_us:
-            return other
-    return plan
+        others.append(replace(config, objective="traffic"))
+    if config.strategy == "optimal":
+        # that is exact in a cluster; the greedy search may join what lies in two
+        others += [replace(c, strategy="greedy") for c in (config, *others)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # rules have given theirs already
+        plans = [plan, *(Search(block, c, host or {}, rules, candidates).run() for c in others)]
+    best = min(plans, key=lambda p: p.cost(config.objective))
+    if best.report is not None and plan.report is not None:
+        best.report.take_optimum(plan.report)
+    return best
 
 
 def model_of(config: FusionConfig) -> CostModel:
