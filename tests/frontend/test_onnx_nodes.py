@@ -20,6 +20,9 @@ from tests.frontend.onnx_models import reference
 WITHOUT_NODE_TEST = {"SimplifiedLayerNormalization"}
 """Ops that ONNX has no node test for (this one is onnxruntime's, in the standard domain)."""
 
+OTHER_ROUNDING = "attention"
+"""16-bit attention: ONNX rounds after every step, gaf's references once per op, in float32 inside."""
+
 REFERENCE_IS_WRONG = {"test_maxpool_2d_same_upper", "test_maxpool_2d_same_lower"}
 """onnx.reference gets MaxPool with uneven pads wrong (33 or 31 instead of 32); onnxruntime agrees with us."""
 
@@ -53,7 +56,9 @@ def outcome(case: Any) -> Outcome:
             got = list(model.run(inputs).values())
         except Exception as error:
             return Outcome(case.name, result.ops, "run failed", f"{type(error).__name__}: {error}")
-        wrong = difference(got, expected, case.rtol, case.atol)
+        loose = OTHER_ROUNDING in case.name and any(g.dtype.itemsize == 2 for g in got)
+        rtol, atol = (2e-2, 8e-3) if loose else (case.rtol, case.atol)
+        wrong = difference(got, expected, rtol, atol)
         if wrong:
             return Outcome(case.name, result.ops, "wrong", wrong)
         result.export = exported(model, inputs, got, case)

@@ -327,7 +327,7 @@ def matmul() -> Iterator[Case]:
 
 
 def norm() -> Iterator[Case]:
-    for name in ("softmax", "log_softmax"):
+    for name in ("softmax", "safe_softmax", "log_softmax"):
         for shape, axes in [
             ((2, 3, 4), (-1,)),
             ((2, 3, 4), (1,)),
@@ -489,6 +489,9 @@ def create() -> Iterator[Case]:
     yield Case("range", (arr(2, I64), arr(3, I64)), {"count": dims(4)})
     yield Case("range", (arr(1.5), arr(-0.25)), {"count": dims(5)})
     yield Case("range", (arr(1, I32), arr(1, I32)), {"count": dims(0)})
+    yield Case("positions", (), {"first": dims(3), "shape": dims(1, 5)})
+    yield Case("positions", (), {"first": dims(-2), "shape": dims(4, 1, 1)})
+    yield Case("positions", (), {"first": dims(7), "shape": dims(1)})
     for k in (0, 1, -1):
         yield Case("eye", (), {"shape": dims(3, 4), "k": k, "dtype": dt.F32})
         for upper in (True, False):
@@ -584,12 +587,14 @@ def symbolic_cases() -> list[Symbolic]:
         ("pad", [("S", 2)], {"before": (b, const(0)), "after": dims(0, 1), "mode": "constant", "value": 1.5}),
         ("full", [], {"shape": (b, s), "value": arr(2.0)}),
         ("range", [(), ()], {"count": (s,)}),
+        ("positions", [], {"first": (b - s,), "shape": (s, const(1))}),
         ("eye", [], {"shape": (s, b), "k": 0, "dtype": dt.F32}),
         ("topk", [("B", 9)], {"k": (s,), "axis": 1, "largest": True}),
         ("concat", [("B", 2), ("B", "S"), ("B", 1)], {"axis": 1}),
         ("matmul", [("B", "S", 4), (4, 3)], {}),
         ("matmul", [("B", 2, "S", 4), ("B", 2, 4, "S")], {}),
         ("softmax", [("B", "S")], {"axes": (1,)}),
+        ("safe_softmax", [("B", "S")], {"axes": (1,)}),
         ("reduce_mean", [("B", "S", 3)], {"axes": (1,), "keepdims": False}),
         ("layer_norm", [("B", "S", 4), (4,), (4,)], {"axis": -1, "epsilon": 1e-5, "stash": False}),
         ("layer_norm", [("B", "S", 4), ("S", 4)], {"axis": 1, "epsilon": 1e-5, "stash": True}),

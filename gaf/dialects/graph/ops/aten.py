@@ -256,17 +256,6 @@ def variance(ctx: AtenContext) -> Any:
     return [result, mean if keepdims or not axes else ctx.emit(SqueezeOp, [mean], axes=axes)]
 
 
-@expands("_safe_softmax.default")
-def safe_softmax(ctx: AtenContext) -> Any:
-    """Softmax that gives 0, not NaN, for rows of -inf: the attention weights of a fully masked row."""
-    x = ctx.value("self", ctx.result.dtype)
-    dtype = tensor_type(x).dtype
-    axes = (norm_axis(int(ctx.attr("dim")), tensor_type(x).rank, ctx.op_type),)
-    peak = ctx.emit(ReduceMaxOp, [x], axes=axes, keepdims=True)
-    masked = ctx.emit(EqualOp, [peak, ctx.number(-math.inf, dtype)])
-    return ctx.emit(WhereOp, [masked, ctx.number(0.0, dtype), ctx.emit(SoftmaxOp, [x], axes=axes)])
-
-
 @expands("_native_batch_norm_legit.no_stats")
 def batch_statistics_norm(ctx: AtenContext) -> Any:
     """Channels (axis 1) normalised by the statistics of this batch: what instance_norm becomes, with batch 1."""

@@ -14,7 +14,7 @@ from xdsl.traits import Pure
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import ArrayAttr
 from gaf.dialects.common.index import DIMS, ceildiv, expr, maximum
-from gaf.dialects.common.scalar import Arg, Const, Coord, call, cast
+from gaf.dialects.common.scalar import Arg, Const, Coord, Extent, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
     ExportContext,
@@ -187,6 +187,49 @@ class RangeOp(CreationOp):
         if r.dtype != dt.I64:
             steps = ctx.node("Cast", [steps], 1, to=r.dtype.onnx)[0]
         return ctx.node("Add", [start, ctx.node("Mul", [steps, delta], 1)[0]])
+
+
+@graph_op
+class PositionsOp(CreationOp):
+    """`first`, first + 1, ... along the one dim of `shape` that isn't 1, as int32; both may be symbolic."""
+
+    name = "graph.positions"
+    first = dims_prop()
+    shape = dims_prop()
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        if len(attrs["first"]) != 1:
+            raise InvalidInputError(f"{cls.name}: first is one number", got=format_dims(attrs["first"]))
+        if sum(d != 1 for d in attrs["shape"]) > 1:
+            raise InvalidInputError(f"{cls.name}: one dim is counted, the others are 1", got=format_dims(attrs["shape"]))
+        return [TensorType.of(attrs["shape"], dt.I32)]
+
+    def counted(self) -> int | None:
+        """The dim that isn't 1."""
+        return next((i for i, d in enumerate(self.attrs()["shape"]) if d != 1), None)
+
+    def reference_with_symbols(
+        self, *args: np.ndarray, env: Mapping[str, int], wide: bool = False
+    ) -> Sequence[np.ndarray]:
+        shape = concrete(self.attrs()["shape"], env, self.name)
+        (first,) = concrete(self.attrs()["first"], env, self.name)
+        return [(np.arange(math.prod(shape), dtype=np.int32) + np.int32(first)).reshape(shape)]
+
+    def meaning(self) -> Meaning:
+        (r,), counted = self.result_tensor_types(), self.counted()
+        (first,) = self.attrs()["first"]
+        body = Extent(first) + (Coord(f"d{counted}") if counted is not None else 0.0)
+        return Meaning((Stage(result_dims(r.shape), (), cast(body, dt.I32), dt.I32),))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs, counted = self.attrs(), self.counted()
+        (first,) = attrs["first"]
+        last = first + (attrs["shape"][counted] if counted is not None else 1)
+        one = ctx.constant(np.asarray(1, np.int64))
+        steps = ctx.node("Range", [scalar_dim(ctx, first), scalar_dim(ctx, last), one], 1)[0]
+        steps = ctx.node("Reshape", [steps, ctx.dims(attrs["shape"])], 1)[0]
+        return ctx.node("Cast", [steps], to=dt.I32.onnx)
 
 
 @graph_op

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +14,14 @@ from gaf.dialects.graph.contract import AtenContext, ImportContext, tensor_type
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
 from gaf.dialects.graph.ops.create import FullOp
-from gaf.dialects.graph.ops.matmul import MatMulOp, matmul, matmul
+from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
+
+
+FAMILIES_OF_EXPANSIONS = ("attention",)
+"""Modules of this package that define expansions, besides this one."""
 
 
 class Expansion:
@@ -369,9 +374,11 @@ def _block_size(ctx: ImportContext) -> int:
 
 
 def expansions() -> Sequence[type[Expansion]]:
-    """Every expansion that has a name in a model format."""
-    return [
-        c
-        for c in globals().values()
-        if isinstance(c, type) and issubclass(c, Expansion) and (c.ONNX or c.ATEN or c.GAF)
-    ]
+    """Every expansion that has a name in a model format, of this module and the other families of expansions."""
+    found = []
+    for module in ("macros", *FAMILIES_OF_EXPANSIONS):
+        for value in vars(import_module(f"gaf.dialects.graph.ops.{module}")).values():
+            own = isinstance(value, type) and issubclass(value, Expansion) and value.__module__.endswith(module)
+            if own and (value.ONNX or value.ATEN or value.GAF):
+                found.append(value)
+    return found

@@ -38,6 +38,7 @@ from gaf.dialects.graph.ops.common import (
     finish,
     norm_axes,
     norm_axis,
+    number,
 )
 from gaf.dialects.graph.types import TensorType
 
@@ -151,6 +152,58 @@ class SoftmaxOp(SoftmaxBase):
 
     def _join(self, ctx: ExportContext, shifted: str, terms: str, total: str) -> list[str]:
         return ctx.node("Div", [terms, total])
+
+
+@graph_op
+class SafeSoftmaxOp(SoftmaxBase):
+    """Softmax whose rows of -inf only are 0 instead of NaN: no key takes part in such a row of an attention."""
+
+    name = "graph.safe_softmax"
+    ATEN = ("aten._safe_softmax.default",)
+    GAF = ("safe_softmax",)
+    GAF_DEFAULTS = {"axes": (-1,)}
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x, axes = computing(args[0]), self.resolved_axes()
+        with np.errstate(all="ignore"):
+            peak = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
+            terms = np.exp(x - np.where(peak == -np.inf, 0, peak).astype(x.dtype))
+            total = np.sum(terms, axis=axes, keepdims=True)
+            result = terms / np.where(total == 0, 1, total).astype(x.dtype)
+        return [finish(result, self.result_tensor_types()[0].dtype, wide)]
+
+    def meaning(self) -> Meaning:
+        (x,), axes = self.operand_tensor_types(), self.resolved_axes()
+        inner, dims, whole = accumulator(x.dtype), result_dims(x.shape), identity_read(x.rank, operand=0)
+        peak = fold_rows(x.shape, axes, [whole], Arg(0), "max", inner)
+        # the lowest finite number stands for -inf: exp(-inf - it) is 0
+        shift = Arg(0) - call("max", Arg(1), float(np.finfo(np.float32).min))
+        terms = Stage(dims, (whole, kept_read(x.rank, axes, stage=0)), call("exp", shift), inner)
+        total = fold_rows(x.shape, axes, [identity_read(x.rank, stage=1)], Arg(0), "sum", inner)
+        reads = (identity_read(x.rank, stage=1), kept_read(x.rank, axes, stage=2))
+        # a row with a finite element sums to 1 at least
+        body = Arg(0) / call("max", Arg(1), float(np.finfo(np.float32).tiny))
+        return Meaning((peak, terms, total, Stage(dims, reads, body, x.dtype)), results=(3,))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        (x,), axes = self.operand_tensor_types(), self.resolved_axes()
+        if not axes:
+            return self._rows_of_one(ctx, inputs)
+        names = ctx.constant(np.asarray(axes, np.int64))
+        zero, one, low = (ctx.constant(number(v, x.dtype)) for v in (0.0, 1.0, -np.inf))
+        peak = reduce_node(ctx, "ReduceMax", inputs[0], axes, names)
+        empty = ctx.node("Equal", [peak, low], 1)[0]
+        shifted = ctx.node("Sub", [inputs[0], ctx.node("Where", [empty, zero, peak], 1)[0]], 1)[0]
+        terms = ctx.node("Exp", [shifted], 1)[0]
+        total = reduce_node(ctx, "ReduceSum", terms, axes, names)
+        return ctx.node("Div", [terms, ctx.node("Where", [empty, one, total], 1)[0]])
+
+    def _rows_of_one(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        x = self.operand_tensor_types()[0].dtype
+        low, zero = ctx.constant(number(-np.inf, x)), ctx.constant(number(0.0, x))
+        empty = ctx.node("Equal", [inputs[0], low], 1)[0]
+        shifted = ctx.node("Sub", [inputs[0], inputs[0]], 1)[0]  # NaN and inf stay NaN
+        return ctx.node("Where", [empty, zero, ctx.node("Exp", [shifted], 1)[0]])
 
 
 @graph_op
