@@ -243,7 +243,7 @@ class Builder:
                 env[dim.name] = sym(name)
         reads = [self.read(op, meaning, r, env) for r in stage.reads]
         self.context.pop()
-        result = self.contraction(op, stage, reads, over)
+        result = self.contraction(op, stage, reads, over, index)
         if result is None:
             self.kind = stage.dtype
             result = self.body(stage.body, reads, env, stage.dtype)
@@ -303,24 +303,30 @@ class Builder:
 
         return map_atoms(e, atom)
 
-    def contraction(self, op: GraphOp, stage: Stage, reads: Sequence[int], over: Sequence[str]) -> int | None:
-        """A matmul-like stage: sum over one axis of a product whose factors each have an axis of their own.
+    def contraction(
+        self, op: GraphOp, stage: Stage, reads: Sequence[int], over: Sequence[str], index: Sequence[Expr]
+    ) -> int | None:
+        """A matmul-like stage: a sum of products whose factors each have an axis of their own.
 
-        The factors may be computed in the group: the vector cores hand them to the cube.
+        Factors that aren't arrays in memory are computed in the group: the vector cores hand them to the cube. The
+        right factor is the one with the last axis of the result: the cube stores rows.
         """
-        if not is_product_sum(stage) or len(over) != 1:
+        if not is_product_sum(stage) or not over:
             return None
         a, b = (self.node(r) for r in reads)
         if not (a.axes - b.axes and b.axes - a.axes):
             return None
-        if a.guards or b.guards:
-            raise NotFusible("a padded or concatenated matmul operand is stored first")
+        if not a.axes & b.axes >= set(over):
+            raise NotFusible("an operand of a matmul lacks an axis that is summed")
         factors = []
         for number, read in zip(reads, stage.reads):
             if self.node(number).kind != "load":
                 assert read.operand is not None
                 number = self.map("cast", [number], tensor_type(op.operands[read.operand]).dtype)
             factors.append(number)
+        last = [n for e in index for n in self.region.axes if n in e.names() and n in a.axes ^ b.axes][-1:]
+        if last and last[0] in a.axes:
+            factors.reverse()
         axes = (a.axes | b.axes) - set(over)
         return self.add(Node("contract", dt.F32, axes, tuple(factors), over=tuple(over)))
 

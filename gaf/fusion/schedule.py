@@ -269,7 +269,7 @@ def _vector(region: Region) -> list[Schedule]:
             list(region.axes).index(a),
         ),
     )
-    if windowed:
+    if windowed or (not reduced and _beside(region, lanes)):
         rows = _window_rows(region, accesses, lanes, parallel)
     else:
         rows = _vector_rows(region, accesses, lanes, parallel, reduced)
@@ -334,20 +334,43 @@ def _is_windowed(region: Region, reduced: Sequence[str]) -> bool:
     sizes = [region.axes[a].as_int() for a in reduced]
     if not reduced or None in sizes or math.prod(s or 1 for s in sizes) > WINDOW:
         return False
-    dims = [e.names() & set(region.axes) for n in region.nodes if n.kind == "load" for e in n.index]
-    return any(names & set(reduced) and names - set(reduced) for names in dims)
+    return any(names & set(reduced) and names - set(reduced) for names in _combined(region))
+
+
+def _combined(region: Region) -> list[set[str]]:
+    """The axes that meet in one dim of a loaded operand, as a place in a window and its position: not the parts of a
+    reshaped dim, of which the inner one counts up to the outer one's step.
+    """
+    found = []
+    for e in (e for n in region.nodes if n.kind == "load" for e in n.index):
+        steps = {a: e.coefficient(a) for a in region.axes if a in e.names()}
+        parts = any(steps[a] == 1 and steps[b] == region.axes[a] for a in steps for b in steps)
+        if len(steps) > 1 and not parts:
+            found.append(set(steps))
+    return found
+
+
+def _beside(region: Region, lanes: str) -> set[str]:
+    """Lanes and the axes that meet them in one dim of a loaded operand; empty if lanes are whole rows."""
+    meeting = [found for found in _combined(region) if lanes in found]
+    for e in (e for n in region.nodes if n.kind == "load" for e in n.index):
+        if lanes in e.names() and e.coefficient(lanes) not in (1, None):
+            meeting.append(e.names() & set(region.axes))
+    return {a for found in meeting for a in found}
 
 
 def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parallel: Sequence[str]) -> str | None:
-    """The longest parallel axis as the rows of a window: its rows are short, so tiles live from their number."""
+    """The longest parallel axis as the rows beside windows: their rows are short, so tiles live from their number."""
     names = {n: 1 for e in region.axes.values() for n in e.names()}
+    beside = _beside(region, lanes)
 
     def columns(axis: str) -> bool:
         return all(
             _small(a.step(axis)) and not a.indirect for a in accesses if a.has(axis) and not a.has(lanes)
         )
 
-    found = [a for a in parallel if a != lanes and columns(a)]
+    found = [a for a in parallel if a not in beside and columns(a)]
+    found = found or [a for a in parallel if a != lanes and columns(a)]
     return max(found, key=lambda a: (region.axes[a].evaluate(names), found.index(a)), default=None)
 
 
@@ -451,8 +474,12 @@ def _matmul(region: Region, types: Sequence[TensorType], number: int, rows: str,
     a, b = (region.nodes[i] for i in node.args)
     if a.dtype != b.dtype or a.dtype not in CUBE_DTYPES:
         raise NotFusible(f"the cube unit multiplies float operands of one dtype; got {a.dtype} and {b.dtype}")
+    if a.guards or b.guards:
+        raise NotFusible("a padded or concatenated matmul operand is stored first")
     if rows not in a.axes - b.axes or columns not in b.axes - a.axes:
         raise NotFusible("matmuls of one kernel need the same row axis, and side by side the same columns")
+    if len(node.over) != 1:
+        raise NotFusible("a matmul operand is contiguous along none of several summed axes")
     (k,) = node.over
     right = _access("right operand", types[b.input], b.index, region)
     reads = [right]

@@ -4,18 +4,20 @@
 A matmul whose rows are followed by a row statistic, or preceded by vector work, keeps few cores busy when it has
 few rows: a block has to be a whole row for the vector cores. Cut at that value, each side is tiled as suits it:
 the value lies in workspace (in L2, if it is small), and the launch of a second kernel is saved. There is one
-matmul stage, with vector work before it (`head`), behind it (`tail`), or both.
+matmul stage, with vector work before it (`head`), behind it (`tail`), or both. A convolution is such a kernel: its
+head lays out the windows of the input as a matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.axes import collapse, prune
-from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region
+from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address
 from gaf.fusion.schedule import Schedule, Stage, choose_schedules, matmul_levels
 
 MAX_HANDED = 3
@@ -75,6 +77,23 @@ class _Part:
     barrier: bool
 
 
+def is_matrix(region: Region, number: int, side: int) -> bool:
+    """Whether an operand of a matmul is a matrix in memory: contiguous along what is summed, or along an axis of its own,
+    and with all summed axes in one.
+    """
+    contract = region.nodes[number]
+    mine, other = (region.nodes[contract.args[i]] for i in (side, 1 - side))
+    if mine.kind != "load" or mine.guards:
+        return False
+    linear = address(region.input_types[mine.input].shape, mine.index, region.axes)
+    steps = {a: linear.coefficient(a) for a in region.axes if a in mine.axes}
+    own = mine.axes - other.axes
+    for outer, inner in pairwise(contract.over):
+        if steps[inner] is None or steps[outer] != steps[inner] * region.axes[inner]:
+            return False
+    return None not in steps.values() and any(steps[a] == 1 for a in steps if a in own or a in contract.over)
+
+
 class _Cuts:
     """Where a region is cut: `head` are nodes computed before the first matmul, `tail` those that the row
     statistics behind the last one start from.
@@ -89,10 +108,13 @@ class _Cuts:
         self.tail: list[int] = []
         if not levels:
             return
-        operands = {a for c in levels[0] for a in nodes[c].args} | {nodes[c].args[1] for cs in levels for c in cs}
-        self.head = sorted(a for a in operands if nodes[a].kind != "load")
+        first = [(c, side) for c in levels[0] for side in (0, 1)] + [(c, 1) for level in levels[1:] for c in level]
+        laid_out = [(c, side) for c, side in first if not is_matrix(region, c, side)]
+        self.head = sorted({nodes[c].args[side] for c, side in laid_out})
         if any(self.depth[a] for a in self.head):
             raise NotFusible("the right matmul operand is computed from another matmul in the same group")
+        self.windows = {nodes[c].args[1]: c for c, side in laid_out if side and self._is_window(c)}
+        """Right operands that are laid out along columns, as the windows of a convolution are."""
         self.statistics: list[int] = []
         """Reductions behind the last matmul on the longest path up to a node."""
         for i, node in enumerate(nodes):
@@ -104,6 +126,20 @@ class _Cuts:
             if self.statistics[i] and not self.statistics[a] and self.depth[a] == self.last
         }  # fmt: skip
         self.tail = sorted(t for t in border if self._needed(t, border - {t}))
+
+    def _is_window(self, number: int) -> bool:
+        """Whether the right operand of a matmul comes from arrays that aren't contiguous along what is summed."""
+        region, contract = self.region, self.region.nodes[number]
+        if len(contract.over) > 1:
+            return True
+        stack, found = [contract.args[1]], False
+        while stack:
+            node = region.nodes[stack.pop()]
+            stack += node.args
+            if node.kind == "load" and set(contract.over) <= node.axes:
+                linear = address(region.input_types[node.input].shape, node.index, region.axes)
+                found |= linear.coefficient(contract.over[0]) == 1
+        return not found
 
     def _needed(self, number: int, others: Collection[int]) -> bool:
         """Does a node need a matmul that it can't be computed without, given the other values of the border?"""
@@ -172,9 +208,26 @@ class _Cuts:
         """Axes of a handed value, the contiguous one last: what the next matmul sums, or the columns of the last."""
         region = self.region
         axes = [a for a in region.axes if a in region.nodes[number].axes]
+        if number in self.windows:
+            return self._window_order(number)
         users = [n for n in region.nodes if n.kind == "contract" and number in n.args]
         lanes = [a for n in users for a in n.over] if users else self._columns()
         return [a for a in axes if a not in lanes] + [a for a in axes if a in lanes]
+
+    def _window_order(self, number: int) -> list[str]:
+        """Axes of a right operand: batches, what is summed in the order of the left operand, columns as they are stored."""
+        region = self.region
+        contract = region.nodes[self.windows[number]]
+        left = region.nodes[contract.args[0]]
+        own = left.axes - region.nodes[number].axes
+        stored = [a for e in region.outputs[0].index for a in region.axes if a in e.names()]
+        first = min((stored.index(a) for a in own if a in stored), default=0)
+        columns = [a for a in stored[first:] if a in region.nodes[number].axes - left.axes]
+        summed = [a for a in contract.over if a in region.nodes[number].axes]
+        if left.kind == "load":
+            summed = sorted(summed, key=[a for e in left.index for a in region.axes if a in e.names()].index)
+        axes = [a for a in region.axes if a in region.nodes[number].axes]
+        return [a for a in axes if a not in (*summed, *columns)] + summed + columns
 
     def _columns(self) -> list[str]:
         found: list[str] = []

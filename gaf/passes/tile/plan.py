@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from gaf.dialects.ascendc.rows import TakeLanesOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
@@ -217,7 +216,7 @@ class Plan(Memory):
         step = picked_step(op, form.axes, axis_ranges(self.kernel)) if isinstance(op, LoadOp) else 1
         if step > 1:
             recipe = TakeLanes(step)
-            memory = replace(memory, lanes=TakeLanesOp.span(memory.lanes, step))
+            memory = replace(memory, lanes=memory.lanes * step)
         if op in self.staged:
             recipe = recipe or COPY
             group = self._staged_group(slot_bytes(memory.bytes), self._is_looped(op))
