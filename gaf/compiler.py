@@ -203,7 +203,7 @@ def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, f
         if limits:
             limit_tiles(next(op for op in module.body.block.ops if isinstance(op, TileKernelOp)), limits)
         planned_tile = next(op for op in module.body.block.ops if isinstance(op, TileKernelOp)).clone()
-        run_pipeline(module, ascendc_pipeline(config.target), level="tile", trusted=True)
+        run_pipeline(module, ascendc_pipeline(config.target, config.matmul_precision == "hf32"), level="tile", trusted=True)
     op = next((op for op in module.body.block.ops if isinstance(op, AscendKernelOp)), None)
     if op is None:
         raise InternalError(f"lower-tile made no kernel of '{tile.sym_name.data}'")

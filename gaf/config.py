@@ -37,8 +37,9 @@ class FusionConfig:
     them (`gaf.read_tuning` reads its file).
 
     `numerics="fast"` computes fp16 and bf16 chains in fp32, "strict" rounds after every op. Raises
-    InvalidInputError for values out of range. Reduced `matmul_precision` is refused: no kernel form has it
-    yet.
+    InvalidInputError for values out of range. `matmul_precision="hf32"` lets the cube round the f32 operands
+    of matmuls to 11 bits of mantissa, at twice the speed (the CPU's fast engine keeps all bits); "fp16" is
+    refused: no kernel form has it yet.
     """
 
     enable_superkernel: bool = True
@@ -105,11 +106,11 @@ class FusionConfig:
                 expected="an instance",
                 hint=f"{self.cost_model.__name__}()",
             )
-        if self.matmul_precision != "fp32":
+        if self.matmul_precision == "fp16":
             raise InvalidInputError(
-                "kernels with reduced matmul precision are not there yet",
+                "kernels that multiply f32 tensors in fp16 are not there yet",
                 where="FusionConfig.matmul_precision",
-                expected="fp32",
+                expected="fp32 or hf32",
                 got=self.matmul_precision,
             )
 

@@ -35,9 +35,9 @@ def tile_pipeline(target: str) -> str:
     return f'tile-plan{{target="{target}"}}'
 
 
-def ascendc_pipeline(target: str) -> str:
+def ascendc_pipeline(target: str, hf32: bool = False) -> str:
     """Planned tile kernels to ascendc kernels that are ready to print."""
-    return f'lower-tile{{target="{target}"}},insert-sync,verify-limits{{target="{target}"}}'
+    return f'lower-tile{{target="{target}" hf32={str(hf32).lower()}}},insert-sync,verify-limits{{target="{target}"}}'
 
 
 LOWERS_TO = "LOWERS_TO"

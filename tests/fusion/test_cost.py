@@ -237,7 +237,7 @@ def test_a_model_that_raises_names_model_and_node() -> None:
         {"symbols": {"B": 0}},
         {"cost_model": object()},
         {"cost_model": gaf.CostModel},
-        {"matmul_precision": "hf32"},
+        {"matmul_precision": "fp16"},
         {"rule_errors": "ignore"},
     ],
 )

@@ -104,6 +104,41 @@ class ShareMmadOp(AscendOp):
 
 
 @irdl_op_definition
+class SetHf32Op(ApiOp):
+    """`ascendc.set_hf32 [on = 1]`: products of f32 blocks round their operands to HF32 from here on, or no longer.
+
+    HF32 keeps 11 of 23 bits of mantissa and doubles the speed (asc-devkit, HF32).
+    """
+
+    name = "ascendc.set_hf32"
+    on = prop_def(ExprAttr)
+
+    PIPE: ClassVar[Pipe] = Pipe.S
+    HEADER: ClassVar[str] = "gaf_cube.h"
+
+    def verify_(self) -> None:
+        super().verify_()
+        if core_of(self) is not KernelKind.AIC:
+            raise invalid("ascendc.set_hf32 runs on the cube core", expected="ascendc.section aic around it")
+        if self.param("on").as_int() not in (0, 1):
+            raise invalid("ascendc.set_hf32: on", expected="0 or 1", got=self.param("on"))
+
+    def cpp(self, cpp: Cpp) -> Sequence[str]:
+        return [f"SetHF32Mode({'true' if self.param('on') == 1 else 'false'});"]
+
+    def run(self, core: Core) -> None:
+        core.hf32 = self.param("on") == 1
+
+
+def round_hf32(x: np.ndarray) -> np.ndarray:
+    """f32 rounded to 11 bits of mantissa, to nearest, ties to zero (the mode that the cube starts with)."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    special = (bits & np.uint32(0x7F800000)) == np.uint32(0x7F800000)
+    rounded = (bits + np.uint32(0x7FF)) & np.uint32(0xFFFFF000)
+    return np.where(special, bits, rounded).view(np.float32)
+
+
+@irdl_op_definition
 class MmadRunOp(ApiOp):
     """`c[m, n] = A * B` in f32 accumulation: c at `c_at` with row pitch `ldc` >= roundUp(n, 16), and so on.
 
@@ -170,10 +205,12 @@ class MmadRunOp(ApiOp):
         a = core.gm(self.a).read(self, core, core.int(self.param("a_at")), *((k, m) if ta else (m, k)), lda)
         b = core.gm(self.b).read(self, core, core.int(self.param("b_at")), *((n, k) if tb else (k, n)), ldb)
         a32, b32 = a.astype(np.float32), b.astype(np.float32)
+        if core.hf32 and dt.of(kind.input) is dt.F32:
+            a32, b32 = round_hf32(a32), round_hf32(b32)
         block = np.zeros((m, -(-n // 16) * 16), np.float32)
         block[:, :n] = (a32.T if ta else a32) @ (b32.T if tb else b32)
         target = local_dtype(self.c)
         core.gm(self.c).write(self, core, core.int(self.param("c_at")), ldc, block.astype(target.numpy))
 
 
-OPS = (InitMmadOp, ShareMmadOp, MmadRunOp)
+OPS = (InitMmadOp, ShareMmadOp, SetHf32Op, MmadRunOp)

@@ -143,6 +143,7 @@ class Core:
         self.events: set[tuple[str, int]] = set()
         self.flags: dict[int, int] = {}
         self.barriers = 0
+        self.hf32 = False
 
     @property
     def title(self) -> str:

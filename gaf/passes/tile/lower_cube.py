@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from gaf.dialects.ascendc.cube import MmadRunOp
+from gaf.dialects.ascendc.cube import MmadRunOp, SetHf32Op
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, sym
@@ -39,6 +39,14 @@ class CubeEmitter:
 
     def run(self) -> None:
         self._init()
+        hf32 = self.lowering.hf32 and any(kind is dt.F32 for kind, *_ in self.mmads)
+        if hf32:
+            self.kb.call(SetHf32Op, on=1)
+        self._grids()
+        if hf32:  # the mode is the core's: leave it as it was for the next kernel
+            self.kb.call(SetHf32Op, on=0)
+
+    def _grids(self) -> None:
         for op in self.lowering.kernel.body.block.ops:
             if isinstance(op, SyncOp):
                 self.kb.call(SyncAllOp)

@@ -66,11 +66,12 @@ class LowerTilePass(ModulePass):
     LOWERS_TO: ClassVar[str] = "ascendc"
 
     target: str = option("ascend910b3", "chip whose capacities and core counts the kernel is made for")
+    hf32: bool = option(False, "matmuls round f32 operands to 11 bits of mantissa, at twice the speed")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         target = chip(self.target)
         for kernel in [k for k in op.walk() if isinstance(k, KernelOp)]:
-            lowered = lower_kernel(kernel, target)
+            lowered = lower_kernel(kernel, target, self.hf32)
             lowered.location = kernel.location
             block = kernel.parent
             assert block is not None
@@ -79,19 +80,20 @@ class LowerTilePass(ModulePass):
             kernel.erase()
 
 
-def lower_kernel(kernel: KernelOp, target: Chip) -> AscendKernelOp:
+def lower_kernel(kernel: KernelOp, target: Chip, hf32: bool = False) -> AscendKernelOp:
     """The Ascend C kernel of a tile kernel whose parameters are bound.
 
     Raises UnsupportedError, with the op and its place, for what has no lowering.
     """
     plan = Plan.build(kernel, target)
     plan.check_buffers()
-    return Lowering(plan, target).run()
+    return Lowering(plan, target, hf32).run()
 
 
 class Lowering:
-    def __init__(self, plan: Plan, target: Chip) -> None:
+    def __init__(self, plan: Plan, target: Chip, hf32: bool = False) -> None:
         self.plan = plan
+        self.hf32 = hf32
         self.kernel = plan.kernel
         self.cube = plan.cube
         self.target = target

@@ -271,8 +271,28 @@ void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, b
     }
 }
 
+namespace {
+
+// To 11 bits of mantissa (the last 12 of 23 become 0), to nearest. A carry runs into the exponent, as it should;
+// infinities and NaNs stay.
+void RoundHf32(float* values, size_t count, Hf32 mode)
+{
+    for (size_t i = 0; i < count; ++i) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof(bits));
+        if ((bits & 0x7F800000u) == 0x7F800000u) {
+            continue;
+        }
+        const uint32_t odd = mode == Hf32::TIES_TO_EVEN ? bits >> 12 & 1u : 0u;
+        bits = (bits + 0x7FFu + odd) & ~0xFFFu;
+        memcpy(values + i, &bits, sizeof(bits));
+    }
+}
+
+}  // namespace
+
 void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k,
-               uint32_t aFrac, const float* bias, bool init)
+               uint32_t aFrac, const float* bias, bool init, Hf32 hf32)
 {
     typedef float V16 __attribute__((vector_size(64), aligned(4), may_alias));
     const uint32_t c0 = ab == Num::F32 ? 8 : 16, nBlocks = (n + 15) / 16, mPad = (m + 15) / 16 * 16;
@@ -299,6 +319,10 @@ void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uin
                 }
             }
         }
+    }
+    if (hf32 != Hf32::OFF && ab == Num::F32) {
+        RoundHf32(fa, static_cast<size_t>(m) * k, hf32);
+        RoundHf32(fb, static_cast<size_t>(nBlocks) * k * 16, hf32);
     }
     for (uint32_t j = 0; j < nBlocks; ++j) {
         const uint32_t cols = n - j * 16 < 16 ? n - j * 16 : 16;

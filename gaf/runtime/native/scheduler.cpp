@@ -177,6 +177,7 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
         core.eventBusy[i] = core.flags[i] = 0;
     }
     core.maskLo = core.maskHi = ~0ull;
+    core.hf32 = core.hf32Even = false;
     core.counterMode = false;
     core.deqScale = 1.0f;
     core.padValue = core.load3dPad = 0;

@@ -479,6 +479,7 @@ def test_every_call_is_tested() -> None:
         copy.DataCopyPadOutOp,
         rows.CastTileOp,
         cube.MmadRunOp,
+        cube.SetHf32Op,  # tests/runtime/test_hf32.py
     }
     assert set(API_OPS) - tested == set(sync.OPS), "calls of the unit sync are tested in test_interpreter.py"
 
@@ -501,6 +502,7 @@ def test_cost_grows_with_the_work() -> None:
         "ascendc.cross_core_set_flag",
         "ascendc.cross_core_wait_flag",
         "ascendc.set_flag",
+        "ascendc.set_hf32",
         "ascendc.sync_all",
         "ascendc.wait_flag",
     ]  # no published figures

@@ -54,6 +54,7 @@ struct Core {
     uint8_t flags[EVENT_TYPES] = {};      // hard flags that are set, a bit each
 
     uint64_t maskLo = ~0ull, maskHi = ~0ull;
+    bool hf32 = false, hf32Even = false;  // SetHF32Mode, SetHF32TransMode
     bool counterMode = false;
     uint8_t compareMask[32] = {};
     float deqScale = 1.0f;

@@ -365,7 +365,10 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
     check::op(Pipe::M, api,
               (mPad / 16 * (nPad / 16) >= 10 ? check::OP_M_ORDERED : 0u) |
                   (p.unitFlag != 0 ? check::OP_UNIT_FLAG : 0u));
-    check::work(uint64_t(mPad / 16) * (nPad / 16) * kFrac);
+    const Core& core = Current();
+    const bool hf32 = std::is_same<A, float>::value && core.hf32;
+    const uint64_t fractals = uint64_t(mPad / 16) * (nPad / 16) * kFrac;
+    check::work(hf32 ? DivUp(fractals, uint64_t(2)) : fractals);
     bool ok = (!row ||
                Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(k) * sizeof(A), 1, 0, 512, a.View())) &&
               (fullM == 0 || Touch(Pipe::M, api, "fm", false, a.GetPhyAddr(), uint64_t(kFrac) * 512,
@@ -390,7 +393,10 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
     const A* left = row ? RowAsFractals(a.GetPhyAddr(), k) : a.GetPhyAddr();
     if constexpr (std::is_same<C, float>::value) {
         rt::MmadFloat(c.GetPhyAddr(), left, b.GetPhyAddr(), NumOf<A>(), m, n, k, aFrac,
-                      static_cast<const float*>(from), !accumulate);
+                      static_cast<const float*>(from), !accumulate,
+                      !hf32           ? rt::Hf32::OFF
+                      : core.hf32Even ? rt::Hf32::TIES_TO_EVEN
+                                      : rt::Hf32::TIES_TO_ZERO);
     } else {
         rt::MmadInt8(c.GetPhyAddr(), left, b.GetPhyAddr(), m, n, k,
                      static_cast<const int32_t*>(from), !accumulate);
@@ -400,6 +406,14 @@ inline void MmadAny(const LocalTensor<C>& c, const LocalTensor<A>& a, const Loca
 }  // namespace gaf_twin
 
 namespace AscendC {
+
+// ---- HF32: float operands of Mmad are rounded to 11 bits of mantissa, at twice the speed ------------------
+enum class HF32Mode : uint8_t { DISABLE = 0, ENABLE };
+enum class HF32TransMode : uint8_t { NEAREST_ZERO = 0, NEAREST_EVEN };
+inline void SetHF32Mode(bool on) { gaf_twin::Current().hf32 = on; }
+inline void SetHF32Mode(HF32Mode mode) { SetHF32Mode(mode == HF32Mode::ENABLE); }
+inline void SetHF32TransMode(bool even) { gaf_twin::Current().hf32Even = even; }
+inline void SetHF32TransMode(HF32TransMode mode) { SetHF32TransMode(mode == HF32TransMode::NEAREST_EVEN); }
 
 template <class C, class A, class B>
 inline void Mmad(const LocalTensor<C>& dst, const LocalTensor<A>& fm, const LocalTensor<B>& filter,

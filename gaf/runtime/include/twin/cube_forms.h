@@ -287,11 +287,6 @@ inline void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
 }
 
 // ---- modes of the cube that do not change results here ----------------------------------------------------
-enum class HF32Mode : uint8_t { DISABLE = 0, ENABLE };
-enum class HF32TransMode : uint8_t { NEAREST_ZERO = 0, NEAREST_EVEN };
-// Float products keep their full precision: HF32 would round the operands to 19 bits.
-inline void SetHF32Mode(bool) {}
-inline void SetHF32TransMode(bool) {}
 inline void SetMMLayoutTransform(bool) {}
 inline void SetMMRowMajor() {}
 inline void SetMMColumnMajor() {}

@@ -144,9 +144,10 @@ enum class Num : uint8_t { F32, F16, BF16 };
 void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
           uint64_t ldb, uint32_t m, uint32_t n, uint32_t k);
 // One Mmad on fractal layouts: l0c is Nz [n/16][mPad][16] float, a Zz [m/16][aFrac][16][c0], b Zn
-// [k/c0][n/16][16][c0].
+// [k/c0][n/16][16][c0]. `hf32` rounds float operands first.
+enum class Hf32 : uint8_t { OFF, TIES_TO_ZERO, TIES_TO_EVEN };
 void MmadFloat(float* l0c, const void* a, const void* b, Num ab, uint32_t m, uint32_t n, uint32_t k,
-               uint32_t aFrac, const float* bias, bool init);
+               uint32_t aFrac, const float* bias, bool init, Hf32 hf32);
 void MmadInt8(int32_t* l0c, const int8_t* a, const int8_t* b, uint32_t m, uint32_t n, uint32_t k,
               const int32_t* bias, bool init);
 
