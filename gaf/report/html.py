@@ -196,7 +196,7 @@ def _super_kernels(report: Report) -> Iterator[str]:
     for s in report.super_kernels:
         parts = []
         for name, barrier in zip(s.kernels, s.barriers):
-            mark = f'<span title="{escape(barrier)}">‖</span> ' if barrier is not None else ""
+            mark = f'<b title="{escape(barrier)}">‖</b> ' if barrier is not None else "→ " if parts else ""
             parts.append(f'{mark}<a href="#kernel-{escape(name)}"><code>{escape(name)}</code></a>')
         rows.append((f"<code>{escape(s.name)}</code>", str(s.launches), escape(s.kind), " ".join(parts)))
     yield from _table(head, rows, right=(1,))

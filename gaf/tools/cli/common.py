@@ -148,6 +148,38 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-fusion-depth", type=int, metavar="N", help="most matmuls and reductions in a row in one kernel"
     )
+    parser.add_argument(
+        "--matmul-precision",
+        default=FusionConfig.matmul_precision,
+        choices=("fp32", "hf32"),
+        help="hf32: the cube rounds f32 operands to 11 bits of mantissa, at twice the speed (default %(default)s)",
+    )
+    parser.add_argument(
+        "--objective",
+        default=FusionConfig.objective,
+        choices=("traffic", "time"),
+        help="fewest HBM bytes unless that is clearly slower, or least modelled time (default %(default)s)",
+    )
+    parser.add_argument(
+        "--strategy",
+        default=FusionConfig.strategy,
+        choices=("greedy", "optimal", "none"),
+        help="how groups are searched; optimal is exact on small clusters (default %(default)s)",
+    )
+    parser.add_argument(
+        "--cost-threshold",
+        type=float,
+        default=FusionConfig.cost_threshold,
+        metavar="PART",
+        help="part of its members' time, 0 to 1, that a kernel has to save (default %(default)s)",
+    )
+    parser.add_argument(
+        "--atb",
+        default=FusionConfig.atb,
+        choices=("off", "prefer"),
+        help="prefer: leave whole patterns that ATB has operators for alone (default %(default)s)",
+    )
+    parser.add_argument("--no-superkernel", action="store_true", help="launch kernels one by one")
     parser.add_argument("--tuning", metavar="FILE", help="tile sizes that `gaf tune` found")
     parser.add_argument("--no-autofuse", action="store_true", help="every op its own kernel, to compare with")
 
@@ -187,6 +219,12 @@ def config_of(args: argparse.Namespace) -> FusionConfig:
         tuning=read_tuning(args.tuning, args.target) if args.tuning is not None else None,
         target=args.target,
         numerics=args.numerics,
+        matmul_precision=args.matmul_precision,
+        objective=args.objective,
+        strategy=args.strategy,
+        cost_threshold=args.cost_threshold,
+        atb=args.atb,
+        enable_superkernel=not args.no_superkernel,
         max_fusion_depth=args.max_fusion_depth,
         enable_autofuse=not args.no_autofuse,
     )
