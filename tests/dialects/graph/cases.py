@@ -301,7 +301,10 @@ def reduce() -> Iterator[Case]:
                 yield Case(name, (x,), {"axis": 1, "keepdims": keepdims, "select_last": last})
     for exclusive in (True, False):
         for reverse in (True, False):
-            yield Case("cumsum", (normal(3, 4),), {"axis": 1, "exclusive": exclusive, "reverse": reverse})
+            flags = {"axis": 1, "exclusive": exclusive, "reverse": reverse}
+            yield Case("cumsum", (normal(3, 4),), flags)
+            yield Case("cumprod", (normal(3, 4),), flags)
+            yield Case("cumsum", (arr([[INF, 1, -INF], [NAN, 2, 3]]),), flags)
     for largest in (True, False):
         x = normal(3, 5) if largest else ints(0, 90, 3, 5)
         yield Case("topk", (x,), {"k": dims(3), "axis": 1, "largest": largest})

@@ -9,13 +9,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const, exact_div, expr, product
 from gaf.dialects.graph.contract import AtenContext, ImportContext, tensor_type
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp
+from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
-from gaf.dialects.graph.ops.create import FullOp
+from gaf.dialects.graph.ops.compare import EqualOp
+from gaf.dialects.graph.ops.create import FullOp, PositionsOp
 from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from gaf.dialects.graph.ops.search import ArgMaxOp, assume_exact
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
 
@@ -258,6 +262,26 @@ class Split(Expansion):
         x = ctx.operands[0]
         axis = norm_axis(int(ctx.attr("dim", 0)), tensor_type(x).rank, ctx.op_type)
         return split(ctx, x, axis, [type_.shape[axis] for type_ in ctx.results])
+
+
+class Hardmax(Expansion):
+    """1 at the first largest element along an axis, 0 elsewhere."""
+
+    ONNX = ("Hardmax",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x = ctx.operands[0]
+        shape, rank = tensor_type(x).shape, tensor_type(x).rank
+        axis = norm_axis(int(ctx.attr("axis", -1 if ctx.opset >= 13 else 1)), rank, ctx.op_type)
+        if ctx.opset < 13 and axis != rank - 1:
+            raise ctx.unsupported("Hardmax over several axes (before opset 13)", expected="the last axis", got=axis)
+        assume_exact(ctx, shape[axis])
+        best = ctx.emit(ArgMaxOp, [x], axis=axis, keepdims=True, select_last=False)
+        counted = tuple(d if i == axis else const(1) for i, d in enumerate(shape))
+        here = ctx.emit(PositionsOp, [], first=(const(0),), shape=counted)
+        hit = ctx.emit(EqualOp, [here, ctx.emit(CastOp, [best], to=dt.I32)])
+        return ctx.emit(CastOp, [hit], to=tensor_type(x).dtype)
 
 
 class GlobalPool(Expansion):

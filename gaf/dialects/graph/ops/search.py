@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Positions of extreme elements, top-k and running sums: opaque, they run on the host."""
+"""Positions of extreme elements, top-k and running sums."""
 
 from __future__ import annotations
 
@@ -11,21 +11,35 @@ from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import expr
+from gaf.dialects.common.index import Expr, expr, sym
+from gaf.dialects.common.scalar import Arg, Coord, Scalar, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
     ExportContext,
     GraphOp,
     ImportContext,
+    assume,
     bool_prop,
     dims_prop,
     graph_op,
     int_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import Opaque
+from gaf.dialects.graph.meaning import (
+    Dim,
+    Meaning,
+    Opaque,
+    Read,
+    Stage,
+    identity_read,
+    kept_read,
+    result_dims,
+    row_stage,
+)
+from gaf.dialects.graph.meaning_onnx import export_meaning
 from gaf.dialects.graph.ops.common import (
     NUMERIC,
+    accumulator,
     check_kind,
     computing,
     dim_list,
@@ -36,7 +50,17 @@ from gaf.dialects.graph.ops.common import (
 from gaf.dialects.graph.ops.reduce import reduced_shape
 from gaf.dialects.graph.ops.shape import reshaped
 from gaf.dialects.graph.types import TensorType
-from gaf.errors import InvalidInputError
+from gaf.errors import InvalidInputError, UnsupportedError
+
+
+EXACT_POSITIONS = 1 << 24
+"""Positions up to here are exact in float32."""
+
+
+def assume_exact(ctx: ImportContext, size: Expr) -> None:
+    """Record that a symbolic axis is short enough for its positions to be exact in float32."""
+    if size.as_int() is None:
+        assume(ctx, expr(EXACT_POSITIONS) - size, "positions along an axis are exact in float32")
 
 
 class ArgReduceOp(GraphOp):
@@ -50,6 +74,7 @@ class ArgReduceOp(GraphOp):
     traits = traits_def(Pure())
 
     PICK: ClassVar[Any] = np.argmax
+    MONOID: ClassVar[str] = "max"
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -71,12 +96,32 @@ class ArgReduceOp(GraphOp):
         found = np.asarray(found, np.int64)
         return [np.expand_dims(found, axis) if attrs["keepdims"] else found]
 
-    def meaning(self) -> Opaque:
-        return Opaque("the position of an extreme element has no reduction monoid yet")
+    def meaning(self) -> Meaning | Opaque:
+        """The extreme of each row, then the first (or last) position that holds it, or that holds a NaN."""
+        (x,), attrs = self.operand_tensor_types(), self.attrs()
+        axis = norm_axis(attrs["axis"], x.rank, self.name)
+        size, inner = x.shape[axis], accumulator(x.dtype)
+        known = size.as_int()
+        if known is not None and known > EXACT_POSITIONS:
+            return Opaque(f"positions along an axis of {known} aren't exact in float32 (at most {EXACT_POSITIONS})")
+        whole = identity_read(x.rank, operand=0)
+        peak = row_stage(x.shape, [axis], [whole], Arg(0), self.MONOID, inner)
+        hit: Scalar = call("eq", Arg(0), Arg(1))
+        if x.dtype.is_float:
+            hit = call("or", hit, call("ne", Arg(0), Arg(0)))
+        fold, none = ("max", -1.0) if attrs["select_last"] else ("min", float(EXACT_POSITIONS))
+        at = call("select", hit, cast(Coord(f"r{axis}"), dt.F32), none)
+        place = row_stage(x.shape, [axis], [whole, kept_read(x.rank, [axis], stage=0)], at, fold, dt.F32)
+        (result,) = self.result_tensor_types()
+        dims = result_dims(result.shape)
+        kept = tuple(sym(d.name) for i, d in enumerate(dims) if not attrs["keepdims"] or i != axis)
+        stored = Stage(dims, (Read(kept, stage=1),), cast(Arg(0), dt.I64), dt.I64)
+        return Meaning((peak, place, stored), results=(2,))
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         axis = norm_axis(int(ctx.attr("axis", 0)), tensor_type(ctx.operands[0]).rank, ctx.op_type)
+        assume_exact(ctx, tensor_type(ctx.operands[0]).shape[axis])
         flags = {
             "keepdims": bool(ctx.attr("keepdims", 1)),
             "select_last": bool(ctx.attr("select_last_index", 0)),
@@ -89,6 +134,7 @@ class ArgReduceOp(GraphOp):
         if dim is not None:
             axis = norm_axis(int(dim), tensor_type(x).rank, ctx.op_type)
             keepdims = bool(ctx.attr("keepdim", False))
+            assume_exact(ctx, tensor_type(x).shape[axis])
             return ctx.emit(cls, [x], axis=axis, keepdims=keepdims, select_last=False)
         flat = reshaped(ctx, x, (tensor_type(x).num_elements(),))
         found = ctx.emit(cls, [flat], axis=0, keepdims=False, select_last=False)
@@ -121,23 +167,25 @@ class ArgMinOp(ArgReduceOp):
     GAF = ("argmin",)
     GAF_DEFAULTS = {"axis": -1, "keepdims": False, "select_last": False}
     PICK = np.argmin
+    MONOID = "min"
 
 
-@graph_op
-class CumSumOp(GraphOp):
-    """Running sum along an axis; `exclusive` leaves out the element itself, `reverse` runs from the end."""
+SHORT_SCAN = 512
+"""Elements up to which a running fold is computed as one fold for each result: work grows with their square."""
 
-    name = "graph.cumsum"
+
+class ScanOp(GraphOp):
+    """Base: a fold of all elements up to each one; `exclusive` leaves out the element itself, `reverse` runs from the end."""
+
     x = operand_def(TensorType)
     axis = int_prop()
     exclusive = bool_prop()
     reverse = bool_prop()
     result = result_def(TensorType)
     traits = traits_def(Pure())
-    ONNX = ("CumSum",)
-    ATEN = ("aten.cumsum.default",)
-    GAF = ("cumsum",)
-    GAF_DEFAULTS = {"axis": -1, "exclusive": False, "reverse": False}
+
+    MONOID: ClassVar[str] = "sum"
+    FOLD: ClassVar[Any] = np.add
 
     @classmethod
     def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
@@ -150,42 +198,84 @@ class CumSumOp(GraphOp):
         attrs, x = self.attrs(), computing(args[0])
         axis = norm_axis(attrs["axis"], x.ndim, self.name)
         x = np.flip(x, axis) if attrs["reverse"] else x
-        total = np.cumsum(x, axis=axis, dtype=x.dtype)
-        if attrs["exclusive"]:
-            total = (
-                np.concatenate([np.zeros_like(np.take(x, [0], axis)), np.delete(total, -1, axis)], axis)
-                if x.shape[axis]
-                else total
-            )
+        with np.errstate(all="ignore"):
+            total = self.FOLD.accumulate(x, axis=axis, dtype=x.dtype)
+        if attrs["exclusive"] and x.shape[axis]:
+            first = np.full_like(np.take(x, [0], axis), self.FOLD.identity)
+            total = np.concatenate([first, np.delete(total, -1, axis)], axis)
         total = np.flip(total, axis) if attrs["reverse"] else total
         return [finish(total, self.result_tensor_types()[0].dtype, wide)]
 
-    def meaning(self) -> Opaque:
-        return Opaque("a running sum has no schedule yet")
+    def meaning(self) -> Meaning | Opaque:
+        """A fold for each result over the whole axis, in which elements of the other side count as the identity."""
+        (x,), attrs = self.operand_tensor_types(), self.attrs()
+        axis = norm_axis(attrs["axis"], x.rank, self.name)
+        size = x.shape[axis].as_int()
+        if size is None or size > SHORT_SCAN:
+            return Opaque(f"a running fold of {x.shape[axis]} elements has no schedule (at most {SHORT_SCAN})")
+        before, at = Coord("r"), Coord(f"d{axis}")
+        first, second = (at, before) if attrs["reverse"] else (before, at)
+        counts = call("lt" if attrs["exclusive"] else "le", first, second)
+        index = tuple(sym("r" if i == axis else f"d{i}") for i in range(x.rank))
+        body = call("select", counts, Arg(0), float(self.FOLD.identity))
+        dims, over = result_dims(x.shape), (Dim("r", x.shape[axis]),)
+        return Meaning((Stage(dims, (Read(index, operand=0),), body, x.dtype, over, self.MONOID),))
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         axis = scalar_constant(ctx, 1, "axis")
         if axis is None:
-            raise ctx.unsupported("CumSum without axis", expected="two operands")
+            raise ctx.unsupported(f"{ctx.op_type} without axis", expected="two operands")
         flags = {"exclusive": bool(ctx.attr("exclusive", 0)), "reverse": bool(ctx.attr("reverse", 0))}
-        return ctx.emit(
-            cls,
-            ctx.operands[:1],
-            axis=norm_axis(int(axis), tensor_type(ctx.operands[0]).rank, "CumSum"),
-            **flags,
-        )
+        axis = norm_axis(int(axis), tensor_type(ctx.operands[0]).rank, ctx.op_type)
+        return ctx.emit(cls, ctx.operands[:1], axis=axis, **flags)
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
         x = ctx.cast(ctx.operands[0], ctx.result.dtype)
+        if not tensor_type(x).rank:
+            return x
         axis = norm_axis(int(ctx.attr("dim")), tensor_type(x).rank, ctx.op_type)
         return ctx.emit(cls, [x], axis=axis, exclusive=False, reverse=False)
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
         flags = {"exclusive": int(attrs["exclusive"]), "reverse": int(attrs["reverse"])}
-        return ctx.node("CumSum", [inputs[0], ctx.constant(np.asarray(attrs["axis"], np.int64))], **flags)
+        return ctx.node(self.ONNX[0], [inputs[0], ctx.constant(np.asarray(attrs["axis"], np.int64))], **flags)
+
+
+@graph_op
+class CumSumOp(ScanOp):
+    """Running sum along an axis."""
+
+    name = "graph.cumsum"
+    ONNX = ("CumSum",)
+    ATEN = ("aten.cumsum.default",)
+    GAF = ("cumsum",)
+    GAF_DEFAULTS = {"axis": -1, "exclusive": False, "reverse": False}
+
+
+@graph_op
+class CumProdOp(ScanOp):
+    """Running product along an axis."""
+
+    name = "graph.cumprod"
+    ONNX = ("CumProd",)
+    ATEN = ("aten.cumprod.default",)
+    GAF = ("cumprod",)
+    GAF_DEFAULTS = {"axis": -1, "exclusive": False, "reverse": False}
+    MONOID = "prod"
+    FOLD = np.multiply
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        meaning = self.meaning()
+        if ctx.opset < 26 and isinstance(meaning, Meaning):
+            return export_meaning(ctx, meaning, inputs, self.operand_tensor_types(), self.result_tensor_types())
+        if ctx.opset < 26:
+            raise UnsupportedError(
+                "a running product", where=self.location_name(), expected="opset 26 or later", got=ctx.opset
+            )
+        return super().to_onnx(ctx, inputs)
 
 
 @graph_op
