@@ -158,7 +158,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
                 cycles, starts = _add(cycles, starts, call, count(node.axes))
         elif node.kind == "reduce":
             source = region.nodes[node.args[0]]
-            cycles, starts = _add(cycles, starts, "WholeReduce", count(source.axes | set(node.over)))
+            cycles, starts = _add(cycles, starts, "WholeReduceSum", count(source.axes | set(node.over)))
         elif node.kind == "contract":
             left, right = (region.nodes[a] for a in node.args[:2])
             rows, columns = left.axes - right.axes - steps, right.axes - left.axes - steps

@@ -253,7 +253,7 @@ class RowReduceOp(RowsOp):
         return (
             Cost.of("Copy", rows * 64),
             Cost.of(_MON_COST[self.mon.data.value], rows * (pieces - 64), pieces // 64),
-            Cost.of("WholeReduce", rows * 64),
+            Cost.of("WholeReduceSum", rows * 64),
         )
 
     def run(self, core: Core) -> None:
