@@ -195,7 +195,12 @@ class Builder:
             piece = meaning.pieces[0]
             env = {f"d{i}": e for i, e in enumerate(index)}
             moved = tuple(self.resolve(owner, e.substitute(env, self.region.axes)) for e in piece.index)
-            return self.pull(owner.operands[piece.operand], moved)
+            saved = self.origin
+            if any(reads_in(e) for e in piece.index):  # a gather that fails has to name itself
+                self.origin = location_name(owner) or owner.name
+            result = self.pull(owner.operands[piece.operand], moved)
+            self.origin = saved
+            return result
         saved, self.origin = self.origin, location_name(owner) or owner.name
         result = self.stage(owner, meaning, meaning.results[list(owner.results).index(value)], index)
         self.origin = saved

@@ -25,6 +25,7 @@ from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 from gaf.runtime.host_tiles import host_blocks, host_limits
+from gaf.runtime.indices import check_indices
 from gaf.runtime.memory import pool
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ class Executor:
             self._note(str(error).partition("\n")[0] + "; it ran on the host instead")
             return run_block(fused.block, operands, self.model.weights, env)
         inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
+        check_indices(kernel.index_reads, dict(zip(kernel.arg_names, inputs)), env)
         found = self._run_kernel(kernel, inputs, outputs, env, self._constant_args(fused, inputs))
         if observe is not None:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
@@ -185,6 +187,12 @@ class Executor:
         steps = [(op, member.kernel.sym_name.data) for op, member in zip(chain.ops, chain.kernel.members)]
         if any(self._first_fitting(op, env) != name for op, name in steps):
             return False
+        made = {r for op in chain.span for r in op.results}
+        for op, name in steps:
+            reads, given = self.kernels[name].index_reads, dict(zip(self.kernels[name].arg_names, _kernel_operands(op)))
+            if any(given[read.ids] in made for read in reads):
+                return False  # positions that the chain itself makes are checked launch by launch
+            check_indices(reads, {read.ids: arrays[given[read.ids]] for read in reads}, env)
         launch = chain.kernel.evaluate(env)
         given = [contiguous(arrays[v]) for v in chain.values]
         found: LaunchResult = self.built_chains[chain.kernel.name].launch(
@@ -296,6 +304,11 @@ def kernel_args(fused: FusedOp) -> list[int]:
     """The operand numbers that the kernels of a fused op take, in order."""
     attribute = fused.attributes.get("kernel_args")
     return list(attribute.get_values()) if attribute is not None else list(range(len(fused.operands)))  # type: ignore[attr-defined]
+
+
+def _kernel_operands(fused: FusedOp) -> list[SSAValue]:
+    """The operands that the kernels of a fused op take, in order."""
+    return [fused.operands[i] for i in kernel_args(fused)]
 
 
 def _local_symbols(fused: FusedOp, operands: Sequence[np.ndarray], env: Mapping[str, int]) -> Mapping[str, int]:

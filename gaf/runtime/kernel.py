@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
     from gaf.dialects.common.index import Expr
     from gaf.dialects.tile.structure import KernelOp as TileKernelOp
+    from gaf.runtime.indices import IndexRead
 
 
 @dataclass
@@ -38,6 +39,13 @@ class Kernel:
     def arg_names(self) -> list[str]:
         """Inputs, then outputs; the workspace comes last in the C++ signature."""
         return list(self.tile.arg_names.data)
+
+    @cached_property
+    def index_reads(self) -> list[IndexRead]:
+        """The gathers of the kernel, whose positions are checked before a launch."""
+        from gaf.runtime.indices import index_reads
+
+        return index_reads(self.tile)
 
     @cached_property
     def tile_sizes(self) -> dict[str, bool]:
