@@ -368,6 +368,20 @@ class Builder:
             return args, "div"
         return [args[0], self.number(factor, dt.F32)], "mul"
 
+    def unchanged(self, function: str, args: list[int]) -> int | None:
+        """The operand that `x * 1`, `x / 1` and `x - 0` return bit for bit; None for anything else.
+
+        Not `x + 0`, which turns -0 into 0.
+        """
+        neutral = {"mul": 1.0, "div": 1.0, "sub": 0.0}.get(function)
+        for value, other in ((0, 1), (1, 0)) if function == "mul" else ((0, 1),):
+            if neutral is None or self.node(args[value]).dtype != dt.F32:
+                continue
+            number = self.node(args[other])
+            if number.kind == "number" and number.value == neutral and not np.signbit(number.value):
+                return args[value]
+        return None
+
     def compute(self, function: str, args: list[int], target: dt.DType | None) -> int:
         kinds = [self.node(a).dtype for a in args]
         if function == "cast":
@@ -386,6 +400,8 @@ class Builder:
             return integers.compute(self, function, args)
         if function == "div" and not self.strict:
             args, function = self.reciprocal(args)
+        if (same := self.unchanged(function, args)) is not None:
+            return same
         result = scalar.FUNCTIONS[function].result
         if all(self.node(a).kind == "number" for a in args):
             folded = scalar.FUNCTIONS[function].numpy(*(np.float64(self.node(a).value) for a in args))

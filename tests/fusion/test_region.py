@@ -206,3 +206,16 @@ def test_rows_are_the_long_axis() -> None:
     region = build_region(y.ops, [y.add(MatMulOp, swapped, y.add(UnsqueezeOp, y["v"], axes=(1,)))])
     (schedule,) = choose_schedules(region)
     assert schedule.rows is not None and region.axes[schedule.rows] == 300
+
+
+@pytest.mark.parametrize(
+    "text,kept", [("x * 1.0", False), ("1.0 * x", False), ("x / 1.0", False), ("x - 0.0", False), ("x + 0.0", True), ("0.0 - x", True)]
+)
+def test_neutral_elements_cost_nothing(text: str, kept: bool) -> None:
+    """What returns its operand bit for bit is no instruction; x + 0 turns -0 into 0 and stays."""
+    from gaf.frontend.language.program import program_from_text
+
+    model = program_from_text(f"model m(x: f32[n]) {{ {text} }}").model()
+    ops = [op for op in model.block.ops if isinstance(op, GraphOp)]
+    region = build_region(ops, [ops[-1].results[0]])
+    assert any(n.kind == "map" for n in region.nodes) == kept
