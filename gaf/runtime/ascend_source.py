@@ -24,6 +24,14 @@ KERNEL_TYPES = {
     (1, 2): "KERNEL_TYPE_MIX_AIC_1_2",
 }
 
+WITH_SCHEDULER = {
+    "KERNEL_TYPE_AIV_ONLY": "KERNEL_TYPE_MIX_AIV_1_0",
+    "KERNEL_TYPE_AIC_ONLY": "KERNEL_TYPE_MIX_AIC_1_0",
+}
+"""What a `__vector__` or `__cube__` kernel becomes that waits for other cores: the device compiler sees it."""
+
+_BETWEEN_CORES = re.compile(r"\b(?:SyncAll|CrossCoreSetFlag|CrossCoreWaitFlag)\b")
+
 
 @dataclass
 class KernelDeclaration:
@@ -273,6 +281,8 @@ def rewrite_source(text: str, name: str) -> RewrittenSource:
             continue
         first = ""
         kernel_type = kernel.type_name or inferred
+        if _BETWEEN_CORES.search(plain):
+            kernel_type = WITH_SCHEDULER.get(kernel_type or "", kernel_type)
         if kernel_type:
             first += f" ::gaf_twin::DeclareKernelType({kernel_type});"
         for parameter in kernel.parameters:

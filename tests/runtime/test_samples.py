@@ -21,6 +21,7 @@ PROGRAMS = {
     "sort": ["sort.asc"],
     "high_level": ["high_level.asc"],
     "intercore": ["intercore.asc"],
+    "publish": ["publish.asc"],
 }
 
 
@@ -74,6 +75,20 @@ def test_check_mode_finds_the_fault(fault: int, tmp_path: Path) -> None:
     for auto_sync, wanted in zip((True, False), FAULTS[fault], strict=True):
         result = program.run(timeout=60, auto_sync=auto_sync)
         assert sorted({v["rule"] for v in result.violations}) == wanted, explain(result)
+
+
+def test_a_message_does_not_overtake_the_copy_it_announces(tmp_path: Path) -> None:
+    program = build(tmp_path, "publish", "check", "FAULT=1")
+    # without the device compiler's ordering of scalar access behind copies
+    result = program.run(timeout=60, auto_sync=False)
+    assert {v["rule"] for v in result.violations} == {"race-between-cores"}, explain(result)
+
+
+@pytest.mark.parametrize("mode", ["fast", "check"])
+def test_polling_for_a_word_that_nobody_writes_is_a_deadlock(mode: str, tmp_path: Path) -> None:
+    result = build(tmp_path, "publish", mode, "FAULT=2").run(timeout=60)
+    assert result.returncode == 1 and result.launches[0].stuck, explain(result)
+    assert "polls global memory" in explain(result)
 
 
 @pytest.mark.parametrize("mode", ["fast", "check"])

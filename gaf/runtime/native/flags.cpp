@@ -124,7 +124,7 @@ void Post(uint64_t key)
     StoresDone(*Running());
     Launch& l = *Running()->launch;
     if (l.checking) {
-        check::post(key);
+        check::post(key, true);
     }
     {
         std::lock_guard<std::mutex> hold(l.posts.lock);
@@ -159,6 +159,9 @@ void YieldCore()
 {
     CoreFiber* f = Running();
     f->wait = Wait::YIELD;
+    if (f->launch->checking) {
+        check::crossBlock(-3);
+    }
     f->fiber.Leave();
     f->wait = Wait::NOTHING;
 }

@@ -237,6 +237,7 @@ std::string CoreFiber::WaitsFor() const
         case Wait::SYNC_ALL: return "waits in SyncAll for cores that never arrive";
         case Wait::POST: return "waits for another core's IBSet, NotifyNextBlock or Arrive that never comes";
         case Wait::NEVER: return "waits for cores that this kernel type does not start";
+        case Wait::YIELD: return "polls global memory for a value that nobody writes";
         default: return "cannot go on";
     }
 }
@@ -291,16 +292,16 @@ void Launch::FinishBlock(uint32_t block)
     epoch.fetch_add(1);
 }
 
-// Gives every runnable core of the group its turn; true if any ran.
+// Gives every runnable core of the group its turn; true if any did more than look at a word that it polls.
 bool Launch::RunGroup(Group& g)
 {
     bool ran = false;
+    g.polls = false;
     for (size_t i = 0; i < g.cores.size(); ++i) {
         auto& c = g.cores[reversed ? g.cores.size() - 1 - i : i];
         if (!c->Runnable() || stop.load(std::memory_order_relaxed)) {
             continue;
         }
-        ran = true;
         currentFiber = c.get();
         if (checking) {
             check::coreSwitch(c->core.checkIndex);
@@ -310,6 +311,9 @@ bool Launch::RunGroup(Group& g)
         if (c->done) {
             --g.running;
         }
+        const bool polls = !c->done && c->wait == Wait::YIELD;
+        g.polls = g.polls || polls;
+        ran = ran || !polls;
     }
     return ran;
 }
@@ -330,7 +334,7 @@ bool Launch::AllQuiet(size_t worker, uint64_t now)
 void Launch::Work()
 {
     std::vector<Group*> live;
-    uint32_t idle = 0;
+    uint32_t idle = 0, polled = 0;
     size_t worker;
     {
         std::lock_guard<std::mutex> hold(lock);
@@ -339,11 +343,12 @@ void Launch::Work()
     }
     while (!stop.load(std::memory_order_relaxed)) {
         const uint64_t before = epoch.load();
-        bool ran = false;
+        bool ran = false, polls = false;
         for (size_t i = 0; i < live.size(); ++i) {
             while (RunGroup(*live[i])) {
                 ran = true;
             }
+            polls = polls || live[i]->polls;
             if (live[i]->running == 0) {
                 FinishBlock(live[i]->block);
                 spareGroups.emplace_back(live[i]);
@@ -385,11 +390,11 @@ void Launch::Work()
             break;
         }
         if (ran) {
-            idle = 0;
+            idle = polled = 0;
             continue;
         }
-        // Every core of this thread is blocked and no block is left to start.
-        if (AllQuiet(worker, before)) {
+        // Every core of this thread is blocked or polls, and no block is left to start.
+        if (AllQuiet(worker, before) && (!polls || ++polled > POLL_LIMIT)) {
             if (!turnsOff.exchange(true)) {  // perhaps only the order of atomic stores holds them
                 epoch.fetch_add(1);
                 continue;

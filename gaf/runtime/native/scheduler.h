@@ -19,6 +19,7 @@ namespace gaf_twin {
 
 constexpr uint32_t FLAG_IDS = 16;
 constexpr int MODE_CHECK = 2, MODE_TRACE = 3;
+constexpr uint32_t POLL_LIMIT = 20000;  // looks at a word in GM while nothing else happens, until that is a deadlock
 
 struct Launch;
 struct Group;
@@ -57,6 +58,7 @@ struct CoreFiber {
 struct Group {
     uint32_t block = 0;
     std::vector<std::unique_ptr<CoreFiber>> cores;
+    bool polls = false;  // a core looked in vain for a word in GM
     uint32_t running = 0;  // cores not done
     CoreFiber* Aic() const;
 };

@@ -94,9 +94,9 @@ GAF_CHECK_FN(void barrier(Pipe pipe), )
 // A blocked wait is announced by crossBlock so that a deadlock report can say who waits for what.
 GAF_CHECK_FN(void crossSet(int mode, Pipe pipe, int id), )
 GAF_CHECK_FN(void crossWait(int id), )
-// Counters between cores: `post` publishes everything that this core has completed, `awaitPosts` learns what
-// the first `count` posts published.
-GAF_CHECK_FN(void post(uint64_t key), )
+// Counters between cores: `post` publishes everything that this core has completed (`pipes`: it waits for all of
+// its pipes first), `awaitPosts` learns what the first `count` posts published.
+GAF_CHECK_FN(void post(uint64_t key, bool pipes), )
 GAF_CHECK_FN(void awaitPosts(uint64_t key, uint64_t count), )
 GAF_CHECK_FN(void syncAllArrive(bool mix), )   // before blocking in SyncAll
 GAF_CHECK_FN(void syncAllLeave(bool mix), )    // after all cores arrived
@@ -161,7 +161,7 @@ void gmBind(const void* p, uint64_t bytes, const char* name, GmRole role);   // 
 int coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* arenas, uint32_t arenaCount);
 void coreSwitch(int core);                     // the following calls act on this core
 void coreEnd();                                // current core finished: leftovers are reported
-void crossBlock(int id);   // current core is blocked in CrossCoreWaitFlag(id); id < 0: SyncAll
+void crossBlock(int id);   // current core is blocked in CrossCoreWaitFlag(id); -1: SyncAll, -3: a polling loop on GM
 void deadlock();                               // nothing can run: report who waits for what
 void launchEnd();                              // never-written outputs, leftovers of flags
 // Violations found: count, and JSON lines (one object a line) in `out` (at most `cap` bytes with NUL). Notes follow

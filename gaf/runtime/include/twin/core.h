@@ -107,6 +107,19 @@ void Post(uint64_t key);
 void AwaitPosts(uint64_t key, uint64_t count);
 // How often this core has asked for its next wait on `key`, this time included.
 uint64_t NextWait(uint64_t key);
+
+// Keys of these counters: what they count, and two numbers that tell counters of one kind apart.
+enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE, ALL, BYPASS };
+
+constexpr uint64_t PostKey(PostKind kind, uint64_t a, uint64_t b)
+{
+    return static_cast<uint64_t>(kind) << 60 | (a & 0xfffffffffffull) << 16 | (b & 0xffff);
+}
+inline uint64_t ByPassKey(const void* address)
+{
+    return PostKey(PostKind::BYPASS, reinterpret_cast<uint64_t>(address) >> 2, 0);
+}
+
 // A polling loop on GM gives the other cores a turn.
 void YieldCore();
 

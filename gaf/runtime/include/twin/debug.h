@@ -57,9 +57,28 @@ inline void DumpElements(const char* where, const T* p, uint64_t size, uint32_t 
     WriteOutput("]\n", 2);
 }
 
+// Whether `count` elements lie in L1 or an L0 buffer, which only dumps read: no pipe takes them to the scalar unit.
+template <class T>
+inline bool InCubeMemory(const T* p, uint64_t count)
+{
+    using AscendC::Hardware;
+    for (const Hardware h : {Hardware::L1, Hardware::L0A, Hardware::L0B, Hardware::L0C}) {
+        const uint8_t* const base = Current().arena[static_cast<uint32_t>(h)];
+        const uint8_t* const at = reinterpret_cast<const uint8_t*>(p);
+        if (base != nullptr && at >= base && at + count * sizeof(T) <= base + BytesOf(h)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 template <class T>
 inline void DumpMemory(const char* where, const T* p, uint32_t desc, uint32_t count)
 {
+    if (InCubeMemory(p, count)) {
+        DumpElements(where, p, count, desc, count);
+        return;
+    }
     check::op(Pipe::S, "asc_dump");
     if (Touch(Pipe::S, "asc_dump", "input", false, p, uint64_t(count) * sizeof(T), 1, 0, sizeof(T), {})) {
         DumpElements(where, p, count, desc, count);

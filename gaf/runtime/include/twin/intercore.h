@@ -10,12 +10,6 @@
 
 namespace gaf_twin {
 
-enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE, ALL };
-
-constexpr uint64_t PostKey(PostKind kind, uint64_t a, uint64_t b)
-{
-    return static_cast<uint64_t>(kind) << 60 | (a & 0xfffffffffffull) << 16 | (b & 0xffff);
-}
 inline void CheckSpace(const char* api, uint64_t gmBytes, uint64_t gmHas, uint64_t ubBytes, uint64_t ubHas)
 {
     check::rule(gmHas == 0 || gmHas >= gmBytes, "workspace-size", api,
@@ -69,6 +63,8 @@ inline void InitDetermineComputeWorkspace(GlobalTensor<int32_t>& gm, LocalTensor
 }
 inline void WaitPreBlock(GlobalTensor<int32_t>&, LocalTensor<int32_t>&)
 {
+    // The device polls with copies on MTE2, so what that pipe had to do before is done.
+    gaf_twin::check::barrier(gaf_twin::Pipe::ALL);
     const uint64_t block = static_cast<uint64_t>(GetBlockIdx());
     const uint64_t key = gaf_twin::PostKey(gaf_twin::PostKind::TURN, block, 0), round = gaf_twin::NextWait(key);
     gaf_twin::AwaitPosts(key, block == 0 ? round - 1 : round);  // the first round begins with block 0

@@ -77,8 +77,9 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
     uint64_t stop = std::min<uint64_t>((end + BLOCK - 1) / BLOCK, memory.bufferOf.size());
     const Buffer* overlapped = nullptr;
     for (uint64_t block = place.offset / BLOCK; block < stop; ++block) {
-        if (memory.bufferOf[block] != 0 && overlapped == nullptr) {
-            overlapped = &core_->buffers[memory.bufferOf[block] - 1];
+        const Buffer* there = memory.bufferOf[block] != 0 ? &core_->buffers[memory.bufferOf[block] - 1] : nullptr;
+        if (there != nullptr && !there->whole && overlapped == nullptr) {
+            overlapped = there;
         }
         memory.bufferOf[block] = number;
     }
@@ -104,6 +105,7 @@ void Engine::staticTensors()
         buffer.name = memoryName(static_cast<Hardware>(i));
         buffer.bytes = memory.bytes;
         buffer.node = core_->node;
+        buffer.whole = true;
         core_->buffers.push_back(std::move(buffer));
         for (uint16_t& number : memory.bufferOf) {
             if (number == 0) {

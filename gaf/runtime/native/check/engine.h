@@ -29,6 +29,9 @@ using AscendC::Hardware;
 constexpr uint32_t MEMORIES = static_cast<uint32_t>(Hardware::MAX);
 // UB: 192 KiB - 256 B are usable; calls that borrow the reserved 8 KiB leave 184 KiB - 256 B (dav-2201).
 constexpr uint32_t TOP_RESERVED = 256;
+
+// What a core is blocked on besides flags, as crossBlock() gets it.
+constexpr int ON_SYNC_ALL = -1, ON_NOTHING = -2, ON_POLLING = -3;
 constexpr uint32_t BORROWED = 8 * 1024;
 constexpr uint32_t MAX_BUFFERS = 64;       // over all InitBuffer calls of a kernel
 constexpr uint64_t TOO_MANY = 200000;      // violations after which a kernel is given up
@@ -56,6 +59,7 @@ struct Buffer {
     Position position = Position::GM;
     TensorState state = TensorState::PLAIN;
     const char* node = nullptr;            // where it was allocated or freed last
+    bool whole = false;                    // a memory whose tensors are placed by address: queues may take it over
 };
 
 // UB, L1, L0A... of one core.
@@ -107,7 +111,7 @@ struct Core {
     std::array<uint64_t, 3> sourceRuns{};      // bytes, runs, times
     std::array<int64_t, 2> sourceStrides{};
     // blocked in: -2 nothing, -1 SyncAll, else CrossCoreWaitFlag id
-    int blockedOn = -2;
+    int blockedOn = ON_NOTHING;            // a cross-core flag, or one of these
     uint32_t barrierGeneration[2] = {0, 0};
 };
 
@@ -147,7 +151,7 @@ public:
     void barrier(Pipe pipe);
     void crossSet(int mode, Pipe pipe, int id);
     void crossWait(int id);
-    void post(uint64_t key);
+    void post(uint64_t key, bool pipes);
     void awaitPosts(uint64_t key, uint64_t count);
     void syncAllArrive(bool mix);
     void syncAllLeave(bool mix);

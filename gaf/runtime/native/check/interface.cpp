@@ -73,7 +73,7 @@ void waitFlag(HardEvent event, int id, bool byPipe)
 void barrier(Pipe pipe) { GAF_EITHER(barrier(pipe), barrier(pipe)) }
 void crossSet(int mode, Pipe pipe, int id) { GAF_EITHER(crossSet(mode, pipe, id), crossSet(mode, pipe, id)) }
 void crossWait(int id) { GAF_EITHER(crossWait(id), crossWait(id)) }
-void post(uint64_t key) { GAF_CHECKED(post(key)) }
+void post(uint64_t key, bool pipes) { GAF_CHECKED(post(key, pipes)) }
 void awaitPosts(uint64_t key, uint64_t count) { GAF_CHECKED(awaitPosts(key, count)) }
 void bufferDrop(void* base, uint64_t bytes) { GAF_CHECKED(bufferDrop(base, bytes)) }
 void syncAllArrive(bool mix) { GAF_EITHER(syncAll(true, mix), syncAllArrive(mix)) }

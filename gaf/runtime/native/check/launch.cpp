@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine.h"
+#include "operand.h"
 #include "twin/core.h"
 
 namespace gaf_twin {
@@ -190,7 +190,7 @@ int Engine::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* 
     core->opFlags = 0;
     core->operands.clear();
     core->source = nullptr;
-    core->blockedOn = -2;
+    core->blockedOn = ON_NOTHING;
     core->barrierGeneration[0] = core->barrierGeneration[1] = 0;
     for (Memory& memory : core->memory) {
         memory.base = nullptr;
@@ -261,7 +261,7 @@ void Engine::reportLeftovers(Core& core)
 void Engine::crossBlock(int id)
 {
     if (core_ != nullptr) {
-        core_->blockedOn = id < 0 ? -1 : id;
+        core_->blockedOn = id;
     }
 }
 
@@ -270,7 +270,7 @@ void Engine::deadlock()
     std::string who;
     int named = 0, blocked = 0;
     for (const auto& core : cores_) {
-        if (core == nullptr || core->blockedOn == -2) {
+        if (core == nullptr || core->blockedOn == ON_NOTHING) {
             continue;
         }
         ++blocked;
@@ -278,8 +278,10 @@ void Engine::deadlock()
             continue;
         }
         who += named == 1 ? "" : "; ";
-        who += coreName(core->number) + " waits for ";
-        who += core->blockedOn == -1 ? std::string("SyncAll") : "flag " + std::to_string(core->blockedOn);
+        who += coreName(core->number);
+        who += core->blockedOn == ON_POLLING ? std::string(" polls global memory for a value that nobody writes")
+               : core->blockedOn == ON_SYNC_ALL ? std::string(" waits for SyncAll")
+                                                : " waits for flag " + std::to_string(core->blockedOn);
         if (core->node != nullptr && *core->node != 0) {
             who += std::string(" at node ") + core->node;
         }
@@ -353,10 +355,9 @@ void Engine::gmView(const void* p, uint64_t bytes)
     }
     Place place = find(p);
     if (place.argument != nullptr && place.offset + bytes > place.argument->bytes) {
-        violate("gm-view", "SetGlobalBuffer", "", "", place.argument->name,
-                static_cast<int64_t>(place.offset),
-                "a view of %" PRIu64 " bytes at byte %" PRIu64 " of '%s', which has %" PRIu64 " bytes", bytes,
-                place.offset, place.argument->name.c_str(), place.argument->bytes);
+        note("gm-view", Operand{"SetGlobalBuffer", "buffer", "", false, ""}, place,
+             "a view of %" PRIu64 " bytes at byte %" PRIu64 " of '%s', which has %" PRIu64 " bytes", bytes,
+             place.offset, place.argument->name.c_str(), place.argument->bytes);
     }
 }
 

@@ -252,7 +252,7 @@ void Engine::crossWait(int id)
     if (core_ == nullptr) {
         return;
     }
-    core_->blockedOn = -2;
+    core_->blockedOn = ON_NOTHING;
     const char* api = "CrossCoreWaitFlag";
     if (!hasScheduler()) {
         violate("cross-flag-kernel-type", api, "", "", "", -1,
@@ -275,15 +275,18 @@ void Engine::crossWait(int id)
     counter.waits.push_back(core_->clock.issued());
 }
 
-void Engine::post(uint64_t key)
+void Engine::post(uint64_t key, bool pipes)
 {
     if (core_ == nullptr) {
         return;
     }
-    core_->clock.barrier(Pipe::ALL);   // the calls behind it wait for all pipes first
+    if (pipes) {
+        core_->clock.barrier(Pipe::ALL);
+    }
+    const Row done = pipes ? core_->clock.completedAll() : core_->clock.completed(Pipe::S);
     std::vector<Vector>& published = posts_[key];
     Vector all = published.empty() ? Vector{} : published.back();
-    join(all, core_->clock.message(core_->clock.completedAll()));
+    join(all, core_->clock.message(done));
     published.push_back(std::move(all));
     core_->clock.issue();
 }
@@ -293,7 +296,7 @@ void Engine::awaitPosts(uint64_t key, uint64_t count)
     if (core_ == nullptr) {
         return;
     }
-    core_->blockedOn = -2;
+    core_->blockedOn = ON_NOTHING;
     const std::vector<Vector>& published = posts_[key];
     if (count > 0 && !published.empty()) {
         core_->clock.learnRemote(published[std::min<size_t>(count, published.size()) - 1]);
@@ -314,7 +317,7 @@ void Engine::syncAllArrive(bool mix)
     core_->clock.barrier(Pipe::ALL);
     uint32_t generation = core_->barrierGeneration[mix]++;
     join(barriers_[mix].generations[generation].knowledge, core_->clock.message(core_->clock.completedAll()));
-    core_->blockedOn = -1;
+    core_->blockedOn = ON_SYNC_ALL;
 }
 
 void Engine::syncAllLeave(bool mix)
@@ -322,7 +325,7 @@ void Engine::syncAllLeave(bool mix)
     if (core_ == nullptr || core_->barrierGeneration[mix] == 0) {
         return;
     }
-    core_->blockedOn = -2;
+    core_->blockedOn = ON_NOTHING;
     uint32_t generation = core_->barrierGeneration[mix] - 1;
     auto at = barriers_[mix].generations.find(generation);
     if (at == barriers_[mix].generations.end()) {
