@@ -135,12 +135,11 @@ def plan_totals(plan: Any, config: Any) -> Totals:
 def fused_totals(fused: Any) -> Totals:
     """Cost of a model as it was generated: every launch, and the ops on the host."""
     from gaf.dialects.graph.ops.structure import FusedOp
-    from gaf.fusion.cost import OpView, region_work, sizes
+    from gaf.fusion.cost import OpView, sizes
     from gaf.fusion.opgraph import OpGraph
     from gaf.fusion.residency import resident_values
-    from gaf.fusion.stages import kernel_schedules
     from gaf.fusion.search import model_of
-    from gaf.passes.graph.lower_graph import fused_region
+    from gaf.passes.graph.lower_graph import fused_work
 
     model, env, sums = model_of(fused.config), sizes(fused.config.symbols), Totals()
     graph = OpGraph(fused.model.block)
@@ -150,8 +149,7 @@ def fused_totals(fused: Any) -> Totals:
         if isinstance(op, FusedOp):
             key = str(op.attributes.get("kernels"))
             if key not in works:
-                region = fused_region(op, fused.config.strict)
-                works[key] = region_work(region, kernel_schedules(region, op.in_stages)[0], env)
+                works[key] = fused_work(op, fused.config.strict, env)
             operands = [op.operands[i] for i in op.attributes["kernel_args"].get_values()]
             reads = [graph.root(v) in resident for v in operands]
             cost = model.price(works[key], reads, [r in resident for r in op.results], len(op.members))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from gaf.errors import GafError, InternalError, UnsupportedError
 from gaf.fusion.candidates import Candidate
 from gaf.fusion.exact import SearchReport
 from gaf.fusion.names import node_name
+from gaf.fusion.refit import Failure
 from gaf.fusion.search import Decision, FusionPlan
 from gaf.fusion.declared import declared_rules
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
@@ -39,6 +41,10 @@ from gaf.target import chip
 if TYPE_CHECKING:
     from gaf.runtime.chains import Chain
     from gaf.runtime.verify import Verification
+
+
+MAX_TURNS = 16
+"""Plans made for groups that have no kernel before their ops become kernels of their own."""
 
 
 @dataclass
@@ -149,7 +155,7 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
         with _timed(seconds, "fuse"), declared_rules(model):
             plan = fuse_block(work.block, config=config)
         decisions = list(plan.decisions)
-        kernels = _generate(work, config, seconds)
+        kernels = _generate(work, config, seconds, decisions)
         _count_uses(work, kernels)
     fused = FusedModel(work, model, config, list(kernels.values()), decisions, seconds)
     fused.candidates, fused.search, fused.left_alone = plan.candidates, plan.report, _left_alone(plan)
@@ -163,12 +169,17 @@ def _left_alone(plan: FusionPlan) -> list[tuple[str, list[str]]]:
     return [(operator, [node_name(plan.ops[i]) for i in ops]) for operator, ops in plan.left_alone]
 
 
-def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> dict[str, Kernel]:
-    """Lower every distinct fused op; a group without a kernel that fits the chip is split up and retried."""
+def _generate(
+    work: Model, config: FusionConfig, seconds: dict[str, float], decisions: list[Decision]
+) -> dict[str, Kernel]:
+    """Lower every distinct fused op; a group without a kernel that fits the chip is cut in two and planned again.
+
+    What the new plans decide is added to `decisions`.
+    """
     kernels: dict[str, Kernel] = {}
     failed: dict[str, str] = {}
     known = KnownKernels()
-    while True:
+    for turn in itertools.count():
         with _timed(seconds, "lower to tile"):
             lower_module(work.module, strict=config.strict, known=known)
         for op in [op for op in work.module.body.block.ops if isinstance(op, TileKernelOp)]:
@@ -178,17 +189,20 @@ def _generate(work: Model, config: FusionConfig, seconds: dict[str, float]) -> d
                 kernels[name] = _lower_kernel(op, config, seconds)
             except UnsupportedError as error:
                 failed[name] = error.what
-        dissolved = False
+        failures: list[Failure] = []
         for fused in [op for op in work.block.ops if isinstance(op, FusedOp)]:
             names = kernel_names(fused)
             if not any(n in kernels for n in names):
-                _dissolve(work.block, fused, "; ".join(failed.get(n, "no kernel") for n in names))
-                dissolved = True
-        if not dissolved:
+                reason = "; ".join(dict.fromkeys(failed.get(n, "no kernel") for n in names))
+                failures.append(Failure(_dissolve(work.block, fused, reason), reason))
+        if not failures:
             used = {n for op in work.block.ops if isinstance(op, FusedOp) for n in kernel_names(op)}
             return {n: k for n, k in kernels.items() if n in used}
         with _timed(seconds, "fuse"):
-            fuse_block(work.block, autofuse=False, strict=config.strict, rules=False)
+            patient = None if turn < MAX_TURNS else False
+            plan = fuse_block(work.block, config=config, autofuse=patient, rules=False, failures=failures)
+            decisions += plan.decisions
+    raise InternalError("unreachable")
 
 
 def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, float]) -> Kernel:
@@ -222,8 +236,8 @@ def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, f
     )
 
 
-def _dissolve(block: Block, fused: FusedOp, reason: str) -> None:
-    """Put the members of a fused op back; a lone member that has no kernel stays on the host."""
+def _dissolve(block: Block, fused: FusedOp, reason: str) -> list[Operation]:
+    """Put the members of a fused op back; a lone member that has no kernel stays on the host. Returns them."""
     mapping: dict[SSAValue, SSAValue] = dict(zip(fused.block.args, fused.operands))
     copies: list[Operation] = []
     for op in fused.members:
@@ -233,13 +247,15 @@ def _dissolve(block: Block, fused: FusedOp, reason: str) -> None:
         block.insert_op_before(copy, fused)
         copies.append(copy)
     compute = [c for c in copies if isinstance(c, GraphOp) and not c.IS_VIEW and not isinstance(c, ConstantOp)]
-    if len(compute) <= 1:
+    stored = [c for c in copies if c not in compute and any(mapping[v] is c.results[0] for v in fused.yielded)]
+    if len(compute) <= 1 and not (compute and stored):
         for op in compute or copies:
             op.attributes[HOST_REASON] = StringAttr(reason)
     for old, new in zip(fused.results, fused.yielded):
         old.replace_all_uses_with(mapping[new])
     fused.detach()
     fused.erase()
+    return copies
 
 
 def _count_uses(work: Model, kernels: Mapping[str, Kernel]) -> None:

@@ -358,7 +358,7 @@ class CostModel:
         parts = [self.price(stage, resident_reads, resident_writes, ops) for stage in work.stages]
         spilled = sum(p.hbm_bytes - stage.bytes for p, stage in zip(parts, work.stages))
         head = max(p.launch_us for p in parts) + r.barrier_us * work.barriers
-        if any(p.pipes["vector"] for p in parts):  # a lone matmul becomes part of a kernel with vector cores
+        if work.matmuls and any(p.pipes["vector"] for p in parts):  # a lone matmul becomes part of a kernel with vector cores
             cores = max(p.cores for p, s in zip(parts, work.stages) if s.matmuls)
             head = max(head, r.launch_us + r.mix_head_us + r.mix_head_full_us * cores / self.target.aic_cores)
         return GroupCost(

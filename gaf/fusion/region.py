@@ -10,7 +10,7 @@ copy. Nothing here looks at op names, only at `op.meaning()`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -353,6 +353,8 @@ class Builder:
 
     def coordinate(self, value: Expr) -> int:
         """An index expression as i32 data."""
+        if reads_in(value):
+            raise NotFusible("coordinates that are looked up in an index tensor")
         return self.add(Node("coord", dt.I32, frozenset(value.names() & set(self.region.axes)), index=(value,)))
 
     def reciprocal(self, args: list[int]) -> tuple[list[int], str]:
@@ -418,10 +420,15 @@ class Builder:
         return self.map(function, args, dt.F32)
 
 
-def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False) -> Region:
+def build_region(
+    ops: Sequence[Operation],
+    outputs: Sequence[SSAValue],
+    strict: bool = False,
+    place: Callable[[int, Output], Output] | None = None,
+) -> Region:
     """Analyse a group of ops (any order) that yields `outputs`.
 
-    Raises NotFusible with the reason if the group has no joint iteration space.
+    `place` says where an output (by its number) goes that isn't a tensor of its own, but a part of one. Raises NotFusible with the reason if the group has no joint iteration space.
     """
     if any(d == 0 for v in outputs for d in tensor_type(v).shape):
         raise NotFusible("an empty tensor: there is nothing for a kernel to do")
@@ -429,6 +436,8 @@ def build_region(ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: 
     factors = [[d] for d in root]
     for _ in range(MAX_SPLITS):
         region, owners = _analyse(ops, outputs, strict, root, factors)
+        if place is not None:
+            region.outputs = [place(i, o) for i, o in enumerate(region.outputs)]
         split = find_split(region, owners)
         if split is None:
             break

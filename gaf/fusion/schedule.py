@@ -101,6 +101,11 @@ class Schedule:
         return "+".join(parts)
 
     @property
+    def handed(self) -> int:
+        """Values that one stage writes for another."""
+        return sum(isinstance(target, Handed) for stage in self.stages for target in stage.stores)
+
+    @property
     def tile_axes(self) -> tuple[str, ...]:
         return (self.rows, self.lanes) if self.rows is not None else (self.lanes,)
 
@@ -120,8 +125,11 @@ class Stage:
 
 def _joined_kind(kinds: Sequence[str]) -> str:
     """The kind of a kernel in stages: vector work before a matmul is a prologue, whatever it is."""
-    at = next(i for i, kind in enumerate(kinds) if "matmul" in kind)
-    return "+".join((["elementwise"] if at else []) + list(kinds[at:]))
+    at = next((i for i, kind in enumerate(kinds) if "matmul" in kind), None)
+    if at is None:
+        return max(kinds, key=len)
+    behind = [k for k in kinds[at + 1 :] if k != "elementwise" or not kinds[at].endswith(k)]
+    return "+".join((["elementwise"] if at else []) + [kinds[at], *dict.fromkeys(behind)])
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,12 @@ from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.order import UnitOrder
 from gaf.fusion.plan import MAX_GROUP_OPS, SLACK, Decision, FusionPlan, Group, Legal, check_acyclic
-from gaf.fusion.region import Handed, NotFusible, Region, build_region
+from gaf.fusion.refit import Apart, Failure, cut_failed
+from gaf.fusion.region import Handed, NotFusible, Region
 from gaf.fusion.residency import resident_values
 from gaf.fusion.schedule import Schedule
-from gaf.fusion.stages import kernel_schedules, staged_schedules
+from gaf.fusion.side_by_side import kernel_of
+from gaf.fusion.stages import staged_schedules
 
 if TYPE_CHECKING:
     pass
@@ -43,12 +45,13 @@ def plan_fusion(
     host: Mapping[int, str] | None = None,
     rules: bool = True,
     candidates: bool = True,
+    failures: Sequence[Failure] = (),
 ) -> FusionPlan:
     """Decide the kernels of a block of graph ops.
 
     `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number ->
     reason) are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False`
-    doesn't describe what was found. Raises InvalidInputError for a cost model or rule that fails (see
+    doesn't describe what was found. `failures` are groups of an earlier plan that have no kernel. Raises InvalidInputError for a cost model or rule that fails (see
     `FusionConfig.rule_errors`).
     """
     config = config or FusionConfig()
@@ -60,8 +63,8 @@ def plan_fusion(
     if strict is not None:
         changed["numerics"] = "strict" if strict else "fast"
     config = replace(config, **changed)  # type: ignore[arg-type]
-    plan = Search(block, config, host or {}, rules, candidates).run()
-    if config.groups is not None:
+    plan = Search(block, config, host or {}, rules, candidates, failures).run()
+    if config.groups is not None or failures:
         return plan
     others = []
     if config.objective == "time":
@@ -101,8 +104,10 @@ class Search(UnitOrder):
         host: Mapping[int, str],
         rules: bool = True,
         candidates: bool = True,
+        failures: Sequence[Failure] = (),
     ) -> None:
         self.config = config
+        self.failures = failures
         self.strict = config.strict
         self.with_rules, self.with_candidates = rules, candidates
         self.env = sizes(config.symbols)
@@ -111,6 +116,7 @@ class Search(UnitOrder):
         self.host: dict[int, str] = dict(host)
         self.graph = OpGraph(block, host)
         self.ops = self.graph.ops
+        self.apart = Apart(self.ops)
         self.group_of: dict[int, Group] = {}
         self.single: dict[int, Work] = {}
         self.decisions: list[Decision] = []
@@ -147,16 +153,17 @@ class Search(UnitOrder):
     ) -> tuple[Legal, list[SSAValue], list[SSAValue]]:
         outside = set(loose)
         members = set(ops)
+        self.apart.check(members)
         outputs = self.graph.outputs_of(members, outside)
         key, external = self.graph.signature(members, outputs, outside)
         known = self.cache.get(key)
         if known is None:
             try:
                 operations = [self.ops[i] for i in members | (self.folded - outside)]
-                region = build_region(operations, outputs, self.strict)
+                region, schedules, work = self.choose(operations, outputs)
                 position = {v: i for i, v in enumerate(external)}
                 inputs = tuple(position[v] for v in region.inputs if not isinstance(v, Handed))
-                known = Legal(*self.choose(region), inputs)
+                known = Legal(schedules, work, inputs)
             except NotFusible as reason:
                 known = str(reason)
             self.cache[key] = known
@@ -166,23 +173,24 @@ class Search(UnitOrder):
             self.check_depth(members, self.config.max_fusion_depth)
         return known, external, outputs
 
-    def choose(self, region: Region) -> tuple[list[Schedule], Work]:
-        """The schedules of a region, in stages or not, whichever is cheaper, and its work. Raises NotFusible
-        without one.
+    def choose(
+        self, operations: Sequence[Operation], outputs: Sequence[SSAValue]
+    ) -> tuple[Region, list[Schedule], Work]:
+        """The region of a group, its schedules, in stages or not, whichever is cheaper, and its work. Raises
+        NotFusible without one.
         """
-        found = kernel_schedules(region)
+        region, found = kernel_of(operations, outputs, self.strict)
         work = region_work(region, found[0], self.env)
-        if found[0].stages:
-            return found, work
-        try:
-            staged = staged_schedules(region)
-        except NotFusible:
-            staged = []
-        if staged:
-            other = region_work(region, staged[0], self.env)
-            if self.model.price(other).us < self.model.price(work).us:
-                return staged, other
-        return found, work
+        if not found[0].stages:
+            try:
+                staged = staged_schedules(region)
+            except NotFusible:
+                staged = []
+            if staged:
+                other = region_work(region, staged[0], self.env)
+                if self.model.price(other).us < self.model.price(work).us:
+                    return region, staged, other
+        return region, found, work
 
     def check_depth(self, members: set[int], most: int) -> None:
         """Contractions and reductions, a re-rolled one counting once, on the longest path inside a group."""
@@ -243,6 +251,7 @@ class Search(UnitOrder):
         self.number_units()
         copies = {id(g): replace(g) for g in self.group_of.values()}  # groups change when they are joined
         self.alone = {i: copies[id(g)] for i, g in self.group_of.items()}
+        cut_failed(self, self.failures)
         if self.with_rules:
             from gaf.fusion.forced import apply_rules
 
@@ -290,9 +299,13 @@ class Search(UnitOrder):
             self.host[number] = getattr(meaning, "reason", "no iteration space")
             return
         reason = ""
-        for cut in (set[int](), *self.cuts(number)):
+        cuts = [set[int](), *self.cuts(number)]
+        # a view that a kernel in stages would store twice, for both operands of a matmul, is better stored once
+        for cut, plain in [(c, True) for c in cuts] + [(c, False) for c in cuts]:
             try:
                 legal = self.check([number], cut)
+                if plain and legal.schedules[0].handed > 1:
+                    continue
                 self.single[number] = legal.work
                 self.group_of[number] = self.build([number], cut)
             except NotFusible as error:

@@ -28,19 +28,18 @@ def kernel_schedules(region: Region, in_stages: bool = False) -> list[Schedule]:
     """The schedules of a region, best first: those that need no stages if there are any, unless `in_stages` says
     otherwise. Raises NotFusible with the reason against the former if there is none at all.
     """
-    if in_stages:
-        return staged_schedules(region)
+    if in_stages and (found := staged_schedules(region)):
+        return found
     try:
         return choose_schedules(region)
     except NotFusible as error:
         reason = error
     try:
-        found = staged_schedules(region)
+        if found := staged_schedules(region):
+            return found
     except NotFusible:
-        found = []
-    if not found:
-        raise reason
-    return found
+        pass
+    raise reason
 
 
 def staged_schedules(region: Region) -> list[Schedule]:

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc.cycles import VECTOR_F32
 from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.contract import tensor_type
 from gaf.fusion.region import Handed, Region, read_elements
 from gaf.fusion.schedule import Schedule
@@ -167,7 +168,9 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         elif node.kind == "coord":
             cycles, starts = _add(cycles, starts, "CreateVecIndex", count(node.axes))
     reads = tuple(n * t.dtype.bytes for n, t in zip(read_elements(region, env), region.input_types))
-    writes = tuple(o.type.num_bytes().evaluate(env) for o in region.outputs)
+    writes = tuple(
+        min(o.type.num_bytes().evaluate(env), count(_named(o.index) & set(extent)) * o.type.dtype.bytes) for o in region.outputs
+    )
     stored = region.nodes[region.outputs[0].node] if region.outputs else None
     lone = len(matmuls) == 1 and not matmuls[0].computed
     bare = lone and len(region.outputs) == 1 and stored is not None and stored.kind == "contract"
@@ -207,13 +210,18 @@ def _staged_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
             else:
                 own_writes[target] = size
         parts.append(replace(own, reads=tuple(own_reads), writes=tuple(own_writes), handed=handed))
-        reads = [max(a, b) for a, b in zip(reads, own_reads)]
-        writes = [max(a, b) for a, b in zip(writes, own_writes)]
-    core = next(p for p in parts if p.matmuls)
+        reads = [a + b for a, b in zip(reads, own_reads)]
+        writes = [a + b for a, b in zip(writes, own_writes)]
+    reads = [min(size, t.num_bytes().evaluate(env)) for size, t in zip(reads, region.input_types)]
+    core = next((p for p in parts if p.matmuls), parts[0])
     return replace(
         core, reads=tuple(reads), writes=tuple(writes), kind=schedule.kind, stages=tuple(parts),
         barriers=sum(s.barrier for s in schedule.stages), handed=sum(p.handed for p in parts), live=max(p.live for p in parts), bare=False,
     )  # fmt: skip
+
+
+def _named(index: Iterable[Expr]) -> set[str]:
+    return {name for e in index for name in e.names()}
 
 
 def _add(cycles: float, starts: float, call: str, elements: int) -> tuple[float, float]:

@@ -18,9 +18,8 @@ from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import UnsupportedError
-from gaf.fusion.region import region_bytes
 from gaf.passes.graph.fuse import HOST_REASON
-from gaf.passes.graph.lower_graph import fused_region
+from gaf.passes.graph.lower_graph import fused_work
 from gaf.report.names import computes, member_names, num_computing, op_title, pattern_of
 from gaf.report.traffic import OpBytes, input_symbols, symbol_sizes
 from gaf.runtime.executor import kernel_names
@@ -353,7 +352,7 @@ def _steps(
         if isinstance(op, FusedOp):
             kernel = _launched(op, kernels, env)
             if kernel.name not in moved:
-                moved[kernel.name] = sum(region_bytes(fused_region(op, strict), env))
+                moved[kernel.name] = fused_work(op, strict, env).bytes
             name, label, size = kernel.name, op.label.data, moved[kernel.name]
             members, pattern, count = (
                 member_names(op.members),
@@ -420,7 +419,8 @@ def _kernel_reports(
     found: list[KernelReport] = []
     for kernel in fused.kernels:
         op = first[kernel.name]
-        read, written = region_bytes(fused_region(op, strict), env)
+        work = fused_work(op, strict, env)
+        read, written = sum(work.reads), sum(work.writes)
         entry = KernelReport(
             kernel.name,
             kernel.kind,

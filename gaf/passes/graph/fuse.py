@@ -14,6 +14,7 @@ from xdsl.passes import ModulePass
 
 from gaf.config import FusionConfig
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, YieldOp
+from gaf.fusion.refit import Failure
 from gaf.fusion.search import FusionPlan, Group, check_acyclic, plan_fusion
 from gaf.passes.graph.effects import is_pure
 from gaf.passes.registry import option, register_pass
@@ -48,16 +49,17 @@ def fuse_block(
     max_depth: int | None = None,
     strict: bool | None = None,
     rules: bool = True,
+    failures: Sequence[Failure] = (),
 ) -> FusionPlan:
     """Plan and outline the kernels of a block; returns the plan with its decisions.
 
     `config` holds all options, the others override it; `rules=False` joins nothing that a rule asks for and
-    describes no candidates.
+    describes no candidates. `failures` are groups of an earlier plan that have no kernel.
     """
     pinned = {i: op.attributes[HOST_REASON].data for i, op in enumerate(block.ops) if HOST_REASON in op.attributes}  # type: ignore[attr-defined]
     plan = plan_fusion(
         block, config=config, autofuse=autofuse, max_depth=max_depth, strict=strict, host=pinned, rules=rules,
-        candidates=rules,
+        candidates=rules, failures=failures,
     )  # fmt: skip
     for i, reason in plan.host.items():
         plan.ops[i].attributes[HOST_REASON] = StringAttr(reason)

@@ -16,8 +16,10 @@ from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import InternalError
 from gaf.fusion.bounds import Bounds
-from gaf.fusion.region import NotFusible, Region, build_region
-from gaf.fusion.stages import kernel_schedules
+from gaf.fusion.region import NotFusible, Region
+from gaf.fusion.schedule import Schedule
+from gaf.fusion.side_by_side import kernel_of
+from gaf.fusion.work import Sizes, Work, region_work
 from gaf.passes.registry import option, register_pass
 from gaf.passes.tile.lower_region import lower_region
 
@@ -64,15 +66,20 @@ def lower_module(module: ModuleOp, *, strict: bool = False, known: KnownKernels 
         fused.attributes[KERNELS], fused.attributes[ARGS] = known.by_key[key]
 
 
-def fused_region(fused: FusedOp, strict: bool = False) -> Region:
-    """The region of a fused op's body."""
-    return build_region(fused.members, fused.yielded, strict)
+def fused_kernel(fused: FusedOp, strict: bool = False) -> tuple[Region, list[Schedule]]:
+    """The region of a fused op's body and its schedules, best first. Raises NotFusible if it isn't one kernel."""
+    return kernel_of(fused.members, fused.yielded, strict, fused.in_stages)
+
+
+def fused_work(fused: FusedOp, strict: bool, env: Sizes) -> Work:
+    """What the first kernel of a fused op asks of the chip at given sizes."""
+    region, schedules = fused_kernel(fused, strict)
+    return region_work(region, schedules[0], env)
 
 
 def _lower(module: ModuleOp, fused: FusedOp, name: str, strict: bool) -> tuple[list[str], list[int]]:
     try:
-        region = fused_region(fused, strict)
-        schedules = kernel_schedules(region, fused.in_stages)
+        region, schedules = fused_kernel(fused, strict)
     except NotFusible as error:
         raise InternalError(f"graph.fused @{fused.label.data} is not one kernel: {error}") from None
     members = [location_name(op) or op.name for op in fused.members if op.name != "graph.constant"]

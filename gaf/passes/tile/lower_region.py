@@ -68,10 +68,11 @@ def lower_region(
     handed: dict[Handed, str] = {}
     arrays = dict(zip(region.inputs, inputs))
     stages = schedule.stages or (Stage(region, schedule, tuple(range(len(outputs)))),)
-    for i, stage in enumerate(stages):
+    spaces: dict[tuple, str] = {}
+    for stage in stages:
         for target in stage.stores:
             if isinstance(target, Handed):
-                handed[target] = _free(target.name_hint, {*symbols, *inputs, *outputs})
+                handed[target] = _free(target.name_hint, {*symbols, *inputs, *outputs, *handed.values()})
         emitters.append(
             _Emitter(
                 stage.region,
@@ -79,7 +80,7 @@ def lower_region(
                 [_array(v, arrays, handed, outputs) for v in stage.region.inputs],
                 [handed[t] if isinstance(t, Handed) else outputs[t] for t in stage.stores],
                 {*symbols, *(n for n in (*inputs, *outputs) if schedule.stages)},
-                str(i) if schedule.stages else "",
+                spaces.setdefault(_space(stage), str(len(spaces))) if schedule.stages else "",
             )
         )
     args = [(n, gm(t.shape, t.dtype)) for n, t in zip(inputs, region.input_types)]
@@ -99,6 +100,15 @@ def lower_region(
             kb.sync()
         emitter.run(kb)
     return kb.finish()
+
+
+def _space(stage: Stage) -> tuple:
+    """Equal for vector stages that walk the same axes in the same way: they share axes and tile sizes."""
+    s, size = stage.schedule, stage.region.axes
+    if s.is_cube:
+        return (stage,)
+    walked = [(a == s.rows, a == s.lanes, a in s.nest, size[a]) for a in (*s.walked, s.rows, s.lanes) if a is not None]
+    return (s.streamed, s.nest.index(s.rows) if s.rows in s.nest else None, *walked)
 
 
 def _array(

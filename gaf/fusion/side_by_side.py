@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions side by side: results that share no work, or the pieces of a concatenation, as one kernel.
+
+Twenty-six lookups in as many tables that end in one concatenated tensor have no joint iteration space: every
+piece has its own. Each becomes a region of its own that writes its part of the result; one launch runs them one after
+the other, without barriers, every one shared out to all cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.ir import Operation, SSAValue
+
+from gaf.dialects.common.index import Expr, sym
+from gaf.dialects.graph.contract import GraphOp, tensor_type
+from gaf.dialects.graph.meaning import Meaning, View
+from gaf.dialects.graph.types import TensorType
+from gaf.fusion.nodes import Handed, NotFusible, Output, Region
+from gaf.fusion.region import build_region
+from gaf.fusion.schedule import MAX_INPUTS, Schedule, Stage
+from gaf.fusion.stages import kernel_schedules
+
+MAX_REGIONS = 40
+"""Regions of one kernel: their code has to fit the instruction cache."""
+
+
+@dataclass(frozen=True)
+class _Arm:
+    """A value that is stored as a result, or from `first` on along the axis `axis` of it."""
+
+    value: SSAValue
+    result: int
+    axis: int | None = None
+    first: Expr | None = None
+
+    def output(self, made: Output, type_: TensorType) -> Output:
+        """Where the value goes, from where a region of its own would put it."""
+        if self.axis is None or self.first is None:
+            return made
+        index = tuple(e + self.first if i == self.axis else e for i, e in enumerate(made.index))
+        return Output(made.node, index, type_)
+
+
+def side_by_side(
+    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False
+) -> tuple[Region, list[Schedule]]:
+    """A region that only names inputs and outputs, and its schedules, best first.
+
+    Raises NotFusible if there is one region only, or one of them has no schedule.
+    """
+    members = set(ops)
+    arms = [arm for i, value in enumerate(outputs) for arm in _arms(value, i, members)]
+    groups = _independent(arms, members)
+    if len(groups) < 2:
+        raise NotFusible("nothing runs side by side")
+    if len(groups) > MAX_REGIONS:
+        raise NotFusible(f"{len(groups)} regions side by side in one kernel > {MAX_REGIONS}")
+    inputs: dict[SSAValue, None] = {}
+    choices: list[tuple[Region, tuple[int, ...], list[Schedule]]] = []
+    for group in groups:
+        types = [tensor_type(outputs[arm.result]) for arm in group]
+        region = build_region(
+            ops, [arm.value for arm in group], strict, lambda i, o, g=group, t=types: g[i].output(o, t[i])
+        )
+        inputs.update((v, None) for v in region.inputs if not isinstance(v, Handed))
+        choices.append((region, tuple(arm.result for arm in group), kernel_schedules(region)))
+    if len(inputs) > MAX_INPUTS:
+        raise NotFusible(f"{len(inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
+    if sum(schedules[0].is_cube for _, _, schedules in choices) > 1:
+        raise NotFusible("two matmuls side by side that share neither rows nor operands")
+    whole = Region(inputs=list(inputs), outputs=[Output(-1, (), tensor_type(v)) for v in outputs])
+    found = []
+    for variant in range(max(len(schedules) for _, _, schedules in choices)):
+        stages: list[Stage] = []
+        for region, results, schedules in choices:
+            stages += _stages(region, results, schedules[min(variant, len(schedules) - 1)])
+        core = next((s.schedule for s in stages if s.schedule.is_cube), stages[0].schedule)
+        found.append(replace(core, stages=tuple(stages)))
+    return whole, found
+
+
+def kernel_of(
+    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False, in_stages: bool = False
+) -> tuple[Region, list[Schedule]]:
+    """The region of a group and its schedules, best first: as one region (in stages if need be, or if `in_stages`
+    says so), else side by side. Raises NotFusible with the reason against one region.
+    """
+    try:
+        region = build_region(ops, outputs, strict)
+        return region, kernel_schedules(region, in_stages)
+    except NotFusible as error:
+        reason = error
+    try:
+        return side_by_side(ops, outputs, strict)
+    except NotFusible:
+        raise reason from None
+
+
+def _arms(value: SSAValue, result: int, members: set[Operation]) -> list[_Arm]:
+    """The pieces of a concatenation of the group, or the value as a whole."""
+    owner = value.owner
+    if not isinstance(owner, GraphOp) or owner not in members:
+        return [_Arm(value, result)]
+    meaning = owner.meaning()
+    if not isinstance(meaning, View) or len(meaning.pieces) < 2 or meaning.fill is not None:
+        return [_Arm(value, result)]
+    found = []
+    for piece in meaning.pieces:
+        if len(piece.guards) != 1:
+            return [_Arm(value, result)]
+        guard = piece.guards[0]
+        name = guard.index.as_name()
+        axis = int(name[1:]) if name is not None and name[1:].isdigit() else None
+        plain = axis is not None and all(
+            e - (guard.index - guard.low if i == axis else sym(f"d{i}")) == 0 for i, e in enumerate(piece.index)
+        )
+        if not plain:
+            return [_Arm(value, result)]
+        found.append(_Arm(owner.operands[piece.operand], result, axis, guard.low))
+    return found
+
+
+def _independent(arms: Sequence[_Arm], members: set[Operation]) -> list[list[_Arm]]:
+    """Arms that share a computing op of the group together, all others apart; in order."""
+    home: dict[Operation, int] = {}
+    root = list(range(len(arms)))
+
+    def find(i: int) -> int:
+        while root[i] != i:
+            i = root[i]
+        return i
+
+    for i, arm in enumerate(arms):
+        for op in _computing(arm.value, members):
+            if op in home:
+                a, b = find(home[op]), find(i)
+                root[max(a, b)] = min(a, b)
+            home[op] = i
+    groups: dict[int, list[_Arm]] = {}
+    for i, arm in enumerate(arms):
+        groups.setdefault(find(i), []).append(arm)
+    return list(groups.values())
+
+
+def _computing(value: SSAValue, members: set[Operation]) -> list[Operation]:
+    """The ops of the group that compute what `value` is made from."""
+    found: list[Operation] = []
+    seen: set[Operation] = set()
+    stack = [value]
+    while stack:
+        owner = stack.pop().owner
+        if not isinstance(owner, GraphOp) or owner not in members or owner in seen:
+            continue
+        seen.add(owner)
+        if isinstance(owner.meaning(), Meaning):
+            found.append(owner)
+        stack += owner.operands
+    return found
+
+
+def _stages(region: Region, results: Sequence[int], schedule: Schedule) -> list[Stage]:
+    """A region of the kernel as stages, their results numbered as those of the kernel."""
+    if not schedule.stages:
+        return [Stage(region, schedule, tuple(results))]
+    renamed: dict[Handed, Handed] = {}
+    found = []
+    for stage in schedule.stages:
+        for target in (*stage.stores, *stage.region.inputs):
+            if isinstance(target, Handed) and target.output is not None:
+                renamed[target] = replace(target, output=results[target.output])
+        stores = tuple(t if isinstance(t, Handed) else results[t] for t in stage.stores)
+        found.append(replace(stage, region=_renamed(stage.region, renamed), stores=stores))
+    return found
+
+
+def _renamed(region: Region, names: Mapping[Handed, Handed]) -> Region:
+    inputs = [names.get(v, v) if isinstance(v, Handed) else v for v in region.inputs]
+    return replace(region, inputs=inputs)
