@@ -85,8 +85,8 @@ def test_two_matmuls_of_other_sizes_stay_apart() -> None:
     a = n.op(MatMulOp, n["x"], n.constant(np.ones((16, 32))))
     b = n.op(MatMulOp, n["y"], n.constant(np.ones((48, 32))))
     out = n.op(ConcatOp, a, b, axis=0)
-    with pytest.raises(NotFusible):
-        kernel_of([op for op in n.model.block.ops if op.operands], [out])
+    with pytest.raises(NotFusible, match="two matmuls side by side"):
+        side_by_side([op for op in n.model.block.ops if op.operands], [out])
 
 
 def test_the_reason_is_that_against_one_region() -> None:
