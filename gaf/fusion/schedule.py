@@ -368,7 +368,9 @@ def _beside(region: Region, lanes: str) -> set[str]:
 
 
 def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parallel: Sequence[str]) -> str | None:
-    """The longest parallel axis as the rows beside windows: their rows are short, so tiles live from their number."""
+    """The second tile axis beside windows: the one that is contiguous with the lanes in every result, if both make
+    a tile of some size, so that a tile is one piece of memory; else the longest, since single rows are short.
+    """
     names = {n: 1 for e in region.axes.values() for n in e.names()}
     beside = _beside(region, lanes)
 
@@ -379,7 +381,18 @@ def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parall
 
     found = [a for a in parallel if a not in beside and columns(a)]
     found = found or [a for a in parallel if a != lanes and columns(a)]
-    return max(found, key=lambda a: (region.axes[a].evaluate(names), found.index(a)), default=None)
+    stores = accesses[len(accesses) - len(region.outputs) :]
+
+    def rank(axis: str) -> tuple[bool, int, int]:
+        length = region.axes[axis].evaluate(names)
+        joined = all(x.step(axis) == region.axes[lanes] for x in stores)
+        return joined and length * region.axes[lanes].evaluate(names) >= PIECE, length, found.index(axis)
+
+    return max(found, key=rank, default=None)
+
+
+PIECE = 1024
+"""Elements from which on a piece of memory keeps a copy engine busy."""
 
 
 def _vector_rows(
