@@ -248,7 +248,7 @@ class Builder:
                 env[dim.name] = sym(name)
         reads = [self.read(op, meaning, r, env) for r in stage.reads]
         self.context.pop()
-        result = self.contraction(op, stage, reads, over, index)
+        result = self.contraction(op, meaning, stage, reads, over, index)
         if result is None:
             self.kind = stage.dtype
             result = self.body(stage.body, reads, env, stage.dtype)
@@ -309,7 +309,7 @@ class Builder:
         return map_atoms(e, atom)
 
     def contraction(
-        self, op: GraphOp, stage: Stage, reads: Sequence[int], over: Sequence[str], index: Sequence[Expr]
+        self, op: GraphOp, meaning: Meaning, stage: Stage, reads: Sequence[int], over: Sequence[str], index: Sequence[Expr]
     ) -> int | None:
         """A matmul-like stage: a sum of products whose factors each have an axis of their own.
 
@@ -326,8 +326,8 @@ class Builder:
         factors = []
         for number, read in zip(reads, stage.reads):
             if self.node(number).kind != "load":
-                assert read.operand is not None
-                number = self.map("cast", [number], tensor_type(op.operands[read.operand]).dtype)
+                made = meaning.stages[read.stage].dtype if read.stage is not None else None
+                number = self.map("cast", [number], made or tensor_type(op.operands[read.operand or 0]).dtype)
             factors.append(number)
         last = [n for e in index for n in self.region.axes if n in e.names() and n in a.axes ^ b.axes][-1:]
         if last and last[0] in a.axes:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
+from gaf.dialects.common.lanes import MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.piecewise import guard_names
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
@@ -252,7 +253,6 @@ def _check_loops(region: Region, loops: Sequence[str]) -> None:
 
 def _vector(region: Region) -> list[Schedule]:
     accesses = _vector_accesses(region, ())
-    _check_affine(accesses)
     reduced = _reduced_axes(region)
     if any(set(n.over) != set(reduced) for n in region.nodes if n.kind == "reduce"):
         raise NotFusible("reductions over different axes: " + ", ".join(f"size {region.axes[a]}" for a in reduced))
@@ -282,6 +282,9 @@ def _vector(region: Region) -> list[Schedule]:
     else:
         rows = _vector_rows(region, accesses, lanes, parallel, reduced)
     grid = tuple(a for a in parallel if a not in (lanes, rows))
+    for access in accesses:  # lanes were found to be legal; loops in steps of 1 take any index
+        if rows is not None and access.step(rows) is None:
+            raise NotFusible(f"the index map of {access.what} is not affine")
     _check_guards(region, (rows, lanes))
     _check_loops(region, [a for a in (*grid, rows, lanes) if a is not None and a not in reduced])
     if not reduced:
@@ -301,10 +304,6 @@ def _vector(region: Region) -> list[Schedule]:
     return [replace(streamed, streamed=False), streamed] if whole else [streamed]
 
 
-MAX_LANE_STEP = 32
-"""Largest distance of neighbouring lanes in memory: a row is loaded with what lies between, and picked apart on chip."""
-
-
 def _may_be_lanes(region: Region, accesses: Sequence[_Access], axis: str) -> bool:
     """Whether neighbours along an axis are neighbours in memory, or in loads a few elements of one row apart."""
     loads = [n for n in region.nodes if n.kind == "load"]
@@ -322,15 +321,20 @@ def _may_be_lanes(region: Region, accesses: Sequence[_Access], axis: str) -> boo
 
 def _small(step: Expr | None) -> bool:
     number = step.as_int() if step is not None else None
-    return number is not None and 1 <= number <= MAX_LANE_STEP
+    return number is not None and 1 <= number <= MAX_STEP
 
 
 def _is_picked(load: Node, region: Region, axis: str, step: Expr | None) -> bool:
-    """Whether a load can pick lanes a constant step apart out of one row; whole rows apart would be a transpose."""
-    if load.dtype.bytes not in (2, 4) or step is None or not _small(step):
+    """Whether a load can pick lanes out of one row, at constant steps or rounded fractions; whole rows apart would be
+    a transpose.
+    """
+    *outer, last = load.index
+    if load.dtype.bytes not in (2, 4) or any(axis in g.low.names() | g.high.names() for g in load.guards):
         return False
+    if step is None:
+        return not any(axis in e.names() for e in outer) and lane_map(last, axis) is not None
     width = region.input_types[load.input].shape[-1].as_int()
-    return load.index[-1].coefficient(axis) == step or (width is not None and (step.as_int() or width) < width)
+    return _small(step) and (last.coefficient(axis) == step or (width is not None and (step.as_int() or width) < width))
 
 
 WINDOW = 4096
@@ -345,14 +349,19 @@ def _is_windowed(region: Region, reduced: Sequence[str]) -> bool:
     return any(names & set(reduced) and names - set(reduced) for names in _combined(region))
 
 
+SHORT = 16
+"""Lanes below which a reduced axis is walked in steps rather than folded within tiles."""
+
+
 def _combined(region: Region) -> list[set[str]]:
     """The axes that meet in one dim of a loaded operand, as a place in a window and its position: not the parts of a
-    reshaped dim, of which the inner one counts up to the outer one's step.
+    reshaped dim, of which the inner one counts up to the outer one's step, if that is long enough for lanes.
     """
     found = []
     for e in (e for n in region.nodes if n.kind == "load" for e in n.index):
         steps = {a: e.coefficient(a) for a in region.axes if a in e.names()}
-        parts = any(steps[a] == 1 and steps[b] == region.axes[a] for a in steps for b in steps)
+        inner = [a for a in steps if steps[a] == 1 and any(steps[b] == region.axes[a] for b in steps)]
+        parts = any((region.axes[a].as_int() or SHORT) >= SHORT for a in inner)
         if len(steps) > 1 and not parts:
             found.append(set(steps))
     return found
@@ -362,7 +371,7 @@ def _beside(region: Region, lanes: str) -> set[str]:
     """Lanes and the axes that meet them in one dim of a loaded operand; empty if lanes are whole rows."""
     meeting = [found for found in _combined(region) if lanes in found]
     for e in (e for n in region.nodes if n.kind == "load" for e in n.index):
-        if lanes in e.names() and e.coefficient(lanes) not in (1, None):
+        if lanes in e.names() and e.coefficient(lanes) != 1:
             meeting.append(e.names() & set(region.axes))
     return {a for found in meeting for a in found}
 
@@ -379,8 +388,10 @@ def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parall
             _small(a.step(axis)) and not a.indirect for a in accesses if a.has(axis) and not a.has(lanes)
         )
 
-    found = [a for a in parallel if a not in beside and columns(a)]
-    found = found or [a for a in parallel if a != lanes and columns(a)]
+    affine = [a for a in parallel if a != lanes and all(x.step(a) is not None for x in accesses) and columns(a)]
+    bounded = [guard_names(g) for n in region.nodes for g in n.guards]
+    found = [a for a in affine if a not in beside]
+    found = found or [a for a in affine if not any({a, lanes} <= names for names in bounded)]
     stores = accesses[len(accesses) - len(region.outputs) :]
 
     def rank(axis: str) -> tuple[bool, int, int]:

@@ -570,20 +570,39 @@ __aicore__ inline void CastHop(const LocalTensor<D>& dst, const LocalTensor<S>& 
     }
 }
 
-// dst[r, c] = src[r, c * step]: every step-th lane of rows that have the pitch of (lanes - 1) * step + 1 lanes.
-// 16-bit and 32-bit types. tmp: PitchOf<T>(lanes) offsets.
+// dst[r, c] = src[r, place(c)] with place(c) = (c * mul + rest) / div + shift rounded down, limited to [0, span):
+// lanes picked out of rows that have the pitch of `span` lanes. 16-bit and 32-bit types. tmp: two times PitchOf<T>(lanes)
+// words, each rounded up to 64. 0 <= rest < div; lanes * mul < 2^21, so that float holds the places.
 template <class T>
 __aicore__ inline void TakeLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src,
-                                 const LocalTensor<int32_t>& tmp, uint32_t rows, uint32_t lanes, uint32_t step)
+                                 const LocalTensor<int32_t>& tmp, uint32_t rows, uint32_t lanes, uint32_t span,
+                                 uint32_t mul, uint32_t rest, uint32_t div, int32_t shift)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "TakeLanes: 16-bit and 32-bit types");
-    const uint32_t pitch = PitchOf<T>(lanes), srcPitch = PitchOf<T>((lanes - 1) * step + 1);
-    const int32_t bytes = static_cast<int32_t>(step * sizeof(T));
+    const uint32_t pitch = PitchOf<T>(lanes), srcPitch = PitchOf<T>(span);
+    const int32_t count = static_cast<int32_t>(pitch);
     AscendC::CreateVecIndex(tmp, static_cast<int32_t>(0), pitch);
     PipeBarrier<PIPE_V>();
-    Muls(tmp, tmp, bytes, static_cast<int32_t>(pitch));
+    Muls(tmp, tmp, static_cast<int32_t>(mul), count);
     PipeBarrier<PIPE_V>();
-    Mins(tmp, tmp, static_cast<int32_t>(lanes - 1) * bytes, static_cast<int32_t>(pitch));  // pad lanes stay in
+    if (div > 1) {  // (v + rest + 1/2) / div never comes near an integer, however it is rounded
+        const LocalTensor<float> real = tmp[RoundUp(pitch, 64)].template ReinterpretCast<float>();
+        Cast(real, tmp, RoundMode::CAST_RINT, pitch);
+        PipeBarrier<PIPE_V>();
+        Adds(real, real, static_cast<float>(rest) + 0.5f, count);
+        PipeBarrier<PIPE_V>();
+        Muls(real, real, 1.0f / static_cast<float>(div), count);
+        PipeBarrier<PIPE_V>();
+        Cast(tmp, real, RoundMode::CAST_FLOOR, pitch);
+        PipeBarrier<PIPE_V>();
+    }
+    Adds(tmp, tmp, shift, count);
+    PipeBarrier<PIPE_V>();
+    Maxs(tmp, tmp, static_cast<int32_t>(0), count);
+    PipeBarrier<PIPE_V>();
+    Mins(tmp, tmp, static_cast<int32_t>(span - 1), count);  // pad lanes too
+    PipeBarrier<PIPE_V>();
+    Muls(tmp, tmp, static_cast<int32_t>(sizeof(T)), count);
     PipeBarrier<PIPE_V>();
     const LocalTensor<uint32_t> offsets = tmp.template ReinterpretCast<uint32_t>();
     for (uint32_t r = 0; r < rows; ++r) {

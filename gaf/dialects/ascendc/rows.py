@@ -295,36 +295,40 @@ BYTES = (dt.I8, dt.U8)
 
 @irdl_op_definition
 class TakeLanesOp(RowsOp):
-    """`dst[r, c] = src[r, c * step]`; rows of src have the pitch of `(lanes - 1) * step + 1` lanes."""
+    """`dst[r, c] = src[r, place(c)]` with `place(c) = (c * mul + rest) floordiv div + shift`, limited to
+    [0, span); rows of src have the pitch of `span` lanes. 0 <= rest < div, and lanes * mul < 2^21.
+    """
 
     name = "ascendc.take_lanes"
     dst = operand_def(LocalType)
     src = operand_def(LocalType)
     tmp = operand_def(LocalType)
-    step = prop_def(ExprAttr)
+    span = prop_def(ExprAttr)
+    mul = prop_def(ExprAttr)
+    rest = prop_def(ExprAttr)
+    div = prop_def(ExprAttr)
+    shift = prop_def(ExprAttr)
 
-    CPP: ClassVar[str] = "gaf::TakeLanes({dst}, {src}, {tmp}, {rows}, {lanes}, {step})"
+    CPP: ClassVar[str] = (
+        "gaf::TakeLanes({dst}, {src}, {tmp}, {rows}, {lanes}, {span}, {mul}, {rest}, {div}, {shift})"
+    )
     DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {
         "dst": (dt.F32, dt.F16, dt.BF16, dt.I32, dt.I16),
         "tmp": (dt.I32,),
     }
     SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "src"),)
-
-    @classmethod
-    def span(cls, lanes: ExprLike, step: ExprLike) -> Expr:
-        """Lanes of src that one row of dst reaches over."""
-        return (expr(lanes) - 1) * expr(step) + 1
+    SIGNED: ClassVar[tuple[str, ...]] = ("shift",)
 
     @classmethod
     def tmp_elements(cls, lanes: ExprLike, kind: dt.DType) -> Expr:
-        """Offsets of one row of dst, pad lanes included."""
-        return pitch(lanes, kind)
+        """Offsets of one row of dst, pad lanes included, and as many floats."""
+        return round_up(pitch(lanes, kind), 64) * 2
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
         kind = local_dtype(self.dst)
         return (
-            self.read("src", tile(rows, self.span(lanes, self.param("step")), kind)),
+            self.read("src", tile(rows, self.param("span"), kind)),
             self.written("tmp", self.tmp_elements(lanes, kind)),
             self.written("dst", tile(rows, lanes, kind)),
         )
@@ -332,16 +336,20 @@ class TakeLanesOp(RowsOp):
     def cost(self) -> tuple[Cost, ...]:
         rows, lanes = self.size()
         kind = local_dtype(self.dst)
-        return Cost.of("CreateVecIndex", pitch(lanes, kind), 3), Cost.of("Gather", tile(rows, lanes, kind), rows)
+        offsets = pitch(lanes, kind)
+        return Cost.of("CreateVecIndex", offsets * 8, 8), Cost.of("Gather", tile(rows, lanes, kind), rows)
 
     def run(self, core: Core) -> None:
         rows, lanes = self.ints(core)
-        step = core.int(self.param("step"))
-        src = core.tile(self.src, rows, core.int(self.span(lanes, step)))
+        span, mul, rest, div, shift = (core.int(self.param(p)) for p in ("span", "mul", "rest", "div", "shift"))
+        if not (span > 0 and mul > 0 and 0 <= rest < div and lanes * mul < 1 << 21):
+            raise core.error(self, f"lane c at (c * {mul} + {rest}) / {div} of a row of {span}")
+        src = core.tile(self.src, rows, span)
         core.clobber(self.tmp, core.int(self.tmp_elements(lanes, local_dtype(self.dst))))
+        places = np.clip((np.arange(lanes) * mul + rest) // div + shift, 0, span - 1)
         dst = core.tile(self.dst, rows, lanes)
         dst[:] = 0
-        dst[:, :lanes] = src[:, : (lanes - 1) * step + 1 : step]
+        dst[:, :lanes] = src[:, places]
 
 
 @irdl_op_definition

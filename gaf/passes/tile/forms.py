@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, Func, ceildiv, const, expr, mod, product, round_up
+from gaf.dialects.common.lanes import LaneMap, lane_map
 from gaf.dialects.tile.attributes import format_names
 from gaf.dialects.tile.memory import LoadOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp
@@ -201,17 +202,22 @@ def require_contiguous(op: Operation, address: Address, axes: Sequence[str], wha
         raise refuse(op, f"{what}: rows go backwards in memory", expected="a stride >= 0", got=value)
 
 
-def picked_step(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) -> int:
-    """Elements from one lane of a load to the next: 1, or more if lanes are picked out of a longer row on chip."""
+def picked_lanes(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) -> LaneMap | None:
+    """Where the lanes of a load lie in a row of memory, if they aren't neighbours there and are picked on chip."""
     source = op.source.type
     if not axes or not isinstance(source, GmType) or any(find_read(e) is not None for e in op.index):
-        return 1
+        return None
+    if memory_dtype(source.dtype).bytes not in (2, 4):
+        return None
     total = const(0)
     for value, stride in zip(op.index, strides(source.shape), strict=True):
         total = total + value * stride
     step = total.simplify(ranges).coefficient(axes[-1])
-    number = step.as_int() if step is not None else None
-    return number if number is not None and number > 1 and memory_dtype(source.dtype).bytes in (2, 4) else 1
+    if step is not None:
+        number = step.as_int()
+        return LaneMap(number, const(0)) if number is not None and number > 1 else None
+    *outer, last = (e.simplify(ranges) for e in op.index)
+    return None if any(axes[-1] in e.names() for e in outer) else lane_map(last, axes[-1])
 
 
 def find_read(value: Expr) -> Func | None:

@@ -16,10 +16,10 @@ from xdsl.passes import ModulePass
 from gaf.dialects.ascendc import builder as asc
 from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileBoxOp, LoadTileOp
 from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
-from gaf.dialects.ascendc.rows import TakeLanesOp
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import DIMS, Expr, ceildiv, const, is_nonneg, maximum, minimum, product, sym
+from gaf.dialects.common.lanes import LaneMap
 from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
 from gaf.dialects.tile.folds import MergeOp, ReduceOp
@@ -31,12 +31,11 @@ from gaf.passes.tile.buffers import Carry, Leaf
 from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS
 from gaf.passes.tile.emit import Emitter, VectorEmitter, Window, gm_name
 from gaf.passes.tile.forms import (
-    Address,
     find_read,
     gather_address,
     linear,
     memory_dtype,
-    picked_step,
+    picked_lanes,
     refuse,
     require_contiguous,
     tile_type,
@@ -49,6 +48,7 @@ from gaf.passes.tile.plan import Plan
 from gaf.passes.tile.program import vector_ops
 from gaf.passes.tile.recipes.base import Arg, Kind
 from gaf.passes.tile.recipes.coordinates import Coordinates
+from gaf.passes.tile.recipes.lanes import Picks, TakeLanes
 from gaf.target import Chip, chip
 
 BLOCK, BLOCKS, SUB = sym("block"), sym("blocks"), sym("sub")
@@ -350,42 +350,72 @@ class Lowering:
         if any(find_read(i) is not None for i in op.index):
             self._gather(op, source, axes, what, e)
             return
-        step = picked_step(op, axes, e.ranges)
-        address = linear(op, source.shape, op.index, axes, e.lows(), e.ranges, what)
-        require_contiguous(op, address if step == 1 else replace(address, lane_step=const(1)), axes, what)
-        span = lanes if step == 1 else e.name(TakeLanesOp.span(lanes, step), "span")
+        picked = picked_lanes(op, axes, e.ranges)
+        index = op.index
+        if picked is not None and picked.is_fraction:
+            index = [*op.index[:-1], const(0)]  # the lanes are the business of `picks`
+        address = linear(op, source.shape, index, axes, e.lows(), e.ranges, what)
+        require_contiguous(op, address if picked is None else replace(address, lane_step=const(1)), axes, what)
+        picks, at = None, address.base
+        if picked is not None:
+            picks, first = self._picks(picked, axes[-1], lanes, e)
+            at = at + first
+        span = lanes if picks is None else picks.span
         stride = e.name(address.row_step, "stride") if len(axes) == 2 else span
         if op.guards:
-            self._load_box(op, axes, address, stride, step, e)
+            self._load_box(op, axes, at, stride, picks, e)
             return
-        name, at = gm_name(op.source), e.name(address.base, f"{gm_name(op.source)}_at")
+        name, at = gm_name(op.source), e.name(at, f"{gm_name(op.source)}_at")
 
         def copy(room: SSAValue) -> None:
             self.kb.call(LoadTileOp, room, e.array(op.source), src_at=at, rows=rows, lanes=span, stride=stride)
 
-        self._enqueue(op, name, rows, lanes, copy, e)
+        self._enqueue(op, name, rows, lanes, copy, e, picks)
+
+    def _picks(self, picked: LaneMap, axis: str, lanes: Expr, e: VectorEmitter) -> tuple[Picks, Expr]:
+        """How the current lanes are picked out of their row, and where in the row of memory it starts."""
+        if not picked.is_fraction:
+            span = e.name((lanes - 1) * picked.mul + 1, "span")
+            return Picks(span, picked.mul, const(0), 1, const(0)), const(0)
+        at = e.name(e.evaluate(picked.rest) + e.windows[axis][0] * picked.mul, "place")
+        start = e.name(at // picked.div, "start")
+        rest = e.name(at - start * picked.div, "rest")
+        limits = replace(
+            picked,
+            low=None if picked.low is None else e.evaluate(picked.low),
+            high=None if picked.high is None else e.evaluate(picked.high),
+        )
+        first = e.name(limits.clamp(start), "first_place")
+        last = limits.clamp(start + ((lanes - 1) * picked.mul + rest) // picked.div)
+        span = e.name(last - first + 1, "span")
+        return Picks(span, picked.mul, rest, picked.div, e.name(start - first, "shift")), first
 
     def _load_box(
-        self, op: LoadOp, axes: tuple[str, ...], address: Address, stride: Expr, step: int, e: VectorEmitter
+        self, op: LoadOp, axes: tuple[str, ...], start: Expr, stride: Expr, picks: Picks | None, e: VectorEmitter
     ) -> None:
-        """A guarded load: only a box of the tile comes from memory. Lanes `step` apart come with what lies between."""
+        """A guarded load: only a box of the tile comes from memory. Picked lanes come with what lies between."""
         rows, lanes = e.size(axes)
         box = load_box(op, axes, rows, lanes, e)
         name = gm_name(op.source)
-        at = e.name(address.base + box.row0 * stride + box.col0 * step, f"{name}_at")
-        col0, ncols = box.col0, box.ncols
-        if step > 1:
-            lanes = e.name(TakeLanesOp.span(lanes, step), "span")
-            col0 = minimum(col0 * step, lanes) if col0.as_int() is None else col0 * step  # an empty box may end the tile
-            ncols = e.name(maximum(TakeLanesOp.span(ncols, step), 0), "box_span")
+        span, col0, ncols = lanes, box.col0, box.ncols
+        if picks is not None:
+            span = picks.span
+
+            def place(lane: Expr) -> Expr:
+                found = (lane * picks.mul + picks.rest) // picks.div + picks.shift
+                return minimum(maximum(found, 0), span - 1)
+
+            col0 = e.name(place(box.col0), "box_first")
+            ncols = e.name(minimum(box.ncols, 1) * (place(box.col0 + box.ncols - 1) - col0 + 1), "box_span")
+        at = e.name(start + box.row0 * stride + col0, f"{name}_at")
 
         def copy(room: SSAValue) -> None:
             self.kb.call(
-                LoadTileBoxOp, room, e.array(op.source), src_at=at, rows=rows, lanes=lanes, row0=box.row0,
+                LoadTileBoxOp, room, e.array(op.source), src_at=at, rows=rows, lanes=span, row0=box.row0,
                 col0=col0, nrows=box.nrows, ncols=ncols, stride=stride, fill=op.otherwise,
             )  # fmt: skip
 
-        self._enqueue(op, name, rows, e.size(axes)[1], copy, e)
+        self._enqueue(op, name, rows, lanes, copy, e, picks)
 
     def _fetch(
         self, op: Operation, array: SSAValue, at: Expr, rows: Expr, lanes: Expr, stride: Expr, name: str,
@@ -404,8 +434,9 @@ class Lowering:
         lanes: Expr,
         copy: Callable[[SSAValue], None],
         e: VectorEmitter,
+        picks: Picks | None = None,
     ) -> None:
-        """Fill a queue tensor by `copy`, and convert it or hand it on as the value itself."""
+        """Fill a queue tensor by `copy`, and convert it, pick lanes out of it, or hand it on as the value itself."""
         leaf, result = self.plan.leaves[op], op.results[0]
         assert leaf.queue is not None
         queue = e.queue(leaf.queue)
@@ -417,7 +448,8 @@ class Lowering:
         if leaf.recipe is None:
             e.define(result, tensor)
             return
-        leaf.recipe.emit(e.calls(rows, lanes), e.define(result), [Arg(Kind.FULL, tensor)], e.temporaries(self.plan.leaves[op]))
+        recipe = leaf.recipe if picks is None else TakeLanes(picks)
+        recipe.emit(e.calls(rows, lanes), e.define(result), [Arg(Kind.FULL, tensor)], e.temporaries(self.plan.leaves[op]))
         self.kb.free(queue, tensor)
 
     def _gather(self, op: LoadOp, source: GmType, axes: tuple[str, ...], what: str, e: VectorEmitter) -> None:

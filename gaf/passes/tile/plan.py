@@ -24,7 +24,7 @@ from gaf.dialects.tile.types import GmType
 from gaf.errors import UnsupportedError
 from gaf.passes.tile.buffers import MAX_QUEUE_BUFFERS, Carry, Group, Home, Leaf, Memory, slot_bytes
 from gaf.passes.tile.cube import CubePlan, plan_cube
-from gaf.passes.tile.forms import Form, axis_ranges, memory_dtype, physical_dtype, picked_step, refuse, tile_type
+from gaf.passes.tile.forms import Form, axis_ranges, memory_dtype, physical_dtype, picked_lanes, refuse, tile_type
 from gaf.passes.tile.guards import check_load_guards
 from gaf.passes.tile.program import Number, Program, check_supported, is_store, vector_ops
 from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
@@ -213,10 +213,10 @@ class Plan(Memory):
             check_load_guards(op, form.axes)
         self._check_dtype(op, type.dtype)
         recipe = load_cast(type.dtype)
-        step = picked_step(op, form.axes, axis_ranges(self.kernel)) if isinstance(op, LoadOp) else 1
-        if step > 1:
-            recipe = TakeLanes(step)
-            memory = replace(memory, lanes=memory.lanes * step)
+        picked = picked_lanes(op, form.axes, axis_ranges(self.kernel)) if isinstance(op, LoadOp) else None
+        if picked is not None:
+            recipe = TakeLanes()
+            memory = replace(memory, lanes=picked.room(memory.lanes))
         if op in self.staged:
             recipe = recipe or COPY
             group = self._staged_group(slot_bytes(memory.bytes), self._is_looped(op))

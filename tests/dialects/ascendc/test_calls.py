@@ -131,10 +131,10 @@ CALLS = [
     case(rows.BroadcastColOp, "col", lambda c: np.broadcast_to(c.T, (ROWS, LANES)), (ROWS, LANES), COL_TMP,
     **TILE),
     *[
-        case(rows.TakeLanesOp, "x", lambda x, s=s: x[:, ::s], (ROWS, (LANES - 1) // s + 1),
-        (dt.I32, rows.TakeLanesOp.tmp_elements((LANES - 1) // s + 1, dt.F32)), rows=ROWS,
-        lanes=(LANES - 1) // s + 1, step=s)
-        for s in (1, LANES - 1)
+        case(rows.TakeLanesOp, "x", lambda x, p=p, n=n: x[:, np.clip((np.arange(n) * p[0] + p[1]) // p[2] + p[3], 0,
+        LANES - 1)], (ROWS, n), (dt.I32, rows.TakeLanesOp.tmp_elements(n, dt.F32)), rows=ROWS, lanes=n, span=LANES,
+        mul=p[0], rest=p[1], div=p[2], shift=p[3])
+        for p, n in (((2, 0, 1, 0), (LANES + 1) // 2), ((3, 4, 7, -2), 2 * LANES), ((1, 0, 1, 0), LANES))
     ],
     case(rows.BroadcastRowOp, "row", lambda r: np.broadcast_to(r, (ROWS, LANES)), **TILE),
     *[

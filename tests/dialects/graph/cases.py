@@ -548,6 +548,10 @@ def conv() -> Iterator[Case]:
                 1e-4,
                 opsets=opsets,
             )
+    plain, wide = window(2, 2, 1), window(1, 2, 0, 2)
+    yield Case("lp_pool", (normal(1, 2, 6, 7),), {"kernel": (3, 2), "ceil_mode": False, "p": 2, **plain}, 1e-4)
+    yield Case("lp_pool", (normal(1, 2, 6, 7),), {"kernel": (3, 2), "ceil_mode": False, "p": 3, **plain}, 1e-4)
+    yield Case("lp_pool", (normal(1, 2, 9),), {"kernel": (3,), "ceil_mode": False, "p": 1, **wide}, 1e-4, opsets=(18, 22))
     yield Case("max_pool", (normal(1, 2, 9),), {"kernel": (3,), "ceil_mode": False, **window(1, 2, 0, 2)})
     uneven = {
         "kernel": (2, 2),

@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gaf.compiler import fuse
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import sym
-from gaf.dialects.graph.ops.conv import ConvOp
+from gaf.dialects.graph.ops.conv import ConvOp, ConvTransposeOp
 from gaf.dialects.graph.types import TensorType
 from tests.passes.tile.windows import CHECK, build, judged, values
 
@@ -58,6 +58,33 @@ def test_compiled_convolutions(name: str, kind: dt.DType) -> None:
     judged(model, {"x": values((2, *shape), kind)}, "check")
 
 
+TRANSPOSED = {
+    "doubled": ((4, 5, 6), (4, 6, 2, 2), attributes(2, strides=2), (0, 0)),
+    "overlapping": ((4, 5, 6), (4, 3, 4, 4), attributes(2, strides=2, pads=1, groups=2), (0, 1)),
+    "dilated": ((3, 20), (3, 5, 3), attributes(1, strides=3, dilations=2), (2,)),
+    "same size": ((3, 6, 7), (3, 2, 3, 3), attributes(2, pads=1), (0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_convolutions(name: str) -> None:
+    shape, weights, attrs, extra = TRANSPOSED[name]
+    w, b = values(weights, seed=1), values((weights[1] * attrs["groups"],), seed=2)
+    x = TensorType.of((sym("N"), *shape), dt.F32)
+    model = build(ConvTransposeOp, x, w, b, around=False, output_padding=extra, **attrs)
+    fused = judged(model, {"x": values((2, *shape))}, "tile", "interpreter")
+    assert len(fused.kernels) == 1
+
+
+@CHECK
+def test_compiled_transposed_convolution() -> None:
+    """Lanes at rounded fractions under a guard."""
+    shape, weights, attrs, extra = TRANSPOSED["overlapping"]
+    x = TensorType.of((sym("N"), *shape), dt.F16)
+    model = build(ConvTransposeOp, x, values(weights, dt.F16, 1), around=False, output_padding=extra, **attrs)
+    judged(model, {"x": values((2, *shape), dt.F16)}, "check")
+
+
 def test_symbolic_height_and_width() -> None:
     w = values((8, 4, 3, 3), seed=1)
     x = TensorType.of((1, 4, sym("H"), sym("W")), dt.F32)
@@ -65,7 +92,7 @@ def test_symbolic_height_and_width() -> None:
     judged(model, {"x": values((1, 4, 13, 37))}, "tile", "interpreter")
 
 
-@settings(max_examples=10)
+@settings(max_examples=10, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.data())
 def test_random_convolutions(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 2))

@@ -7,23 +7,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.ops.conv import ConvOp
-from gaf.dialects.graph.ops.pool import AveragePoolOp, MaxPoolOp
+from gaf.dialects.graph.ops.pool import AveragePoolOp, LpPoolOp, MaxPoolOp
 from gaf.dialects.graph.types import TensorType
 from tests.passes.tile.windows import CHECK, SLOW, build, judged, values, window
 
-POOLS = [
+POOLS: list[tuple[type[GraphOp], dict[str, Any], dict[str, Any]]] = [
     (MaxPoolOp, window((3, 3), (1, 1), (1, 1, 1, 1), (1, 1)), {}),
     (MaxPoolOp, window((3, 2), (2, 3), (1, 0, 0, 1), (2, 1)), {"ceil_mode": True}),
     (AveragePoolOp, window((3, 3), (2, 2), (1, 1, 1, 1), (1, 1)), {"count_include_pad": False}),
     (AveragePoolOp, window((3, 2), (2, 2), (1, 1, 1, 0), (1, 3)), {"count_include_pad": True, "ceil_mode": True}),
     (AveragePoolOp, window((2, 2), (1, 2), (2, 1, 1, 1), (3, 2)), {"count_include_pad": False, "ceil_mode": True}),
+    (LpPoolOp, window((2, 3), (1, 2), (0, 1, 1, 1), (1, 1)), {"p": 2}),
 ]
 
 
@@ -91,7 +92,7 @@ def test_compiled_depthwise_convolution() -> None:
     assert len(fused.kernels) == 1
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.data())
 def test_random_windows(data: st.DataObject) -> None:
     small = st.integers(1, 3)

@@ -11,8 +11,9 @@ import numpy as np
 from xdsl.irdl import operand_def, opt_operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from gaf.dialects.common.index import Expr, const, exact_div, expr, floordiv, sym
-from gaf.dialects.common.scalar import Arg
+from gaf.dialects.common import dtype as dt
+from gaf.dialects.common.index import Expr, const, exact_div, expr, floordiv, mod, sym
+from gaf.dialects.common.scalar import Arg, Coord, Scalar, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
     ExportContext,
@@ -23,7 +24,7 @@ from gaf.dialects.graph.contract import (
     ints_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import Dim, Meaning, Opaque, Read, Stage, identity_read, result_dims
+from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Read, Stage, identity_read, result_dims
 from gaf.dialects.graph.ops.common import (
     accumulator,
     check_kind,
@@ -230,8 +231,46 @@ class ConvTransposeOp(ConvBase):
     name = "graph.conv_transpose"
     output_padding = ints_prop()
 
-    def meaning(self) -> Opaque:
-        return Opaque("a transposed convolution has no schedule yet")
+    def meaning(self) -> Meaning:
+        """A convolution over x with `stride - 1` zeros between its elements, the weights transposed and mirrored.
+
+        Stage 0 is x at every position of the result for every element of the window; then comes the matmul.
+        """
+        (x, w, *bias), (r,), attrs = self.operand_tensor_types(), self.result_tensor_types(), self.attrs()
+        n, groups = x.rank - 2, attrs["groups"]
+        spread = (x.shape[0], x.shape[1], *w.shape[2:], *r.shape[2:])
+        index: list[Expr] = [sym("d0"), sym("d1")]
+        guards, apart = [], []
+        for i, (stride, pad, dilation) in enumerate(zip(attrs["strides"], attrs["pads"], attrs["dilations"])):
+            at = sym(f"d{2 + n + i}") + pad - sym(f"d{2 + i}") * dilation
+            index.append(floordiv(at, stride))
+            guards.append(Guard(at, const(0), x.shape[2 + i] * stride))
+            if stride > 1:
+                place = cast(Coord(f"d{2 + n + i}"), dt.F32) + float(pad) - cast(Coord(f"d{2 + i}"), dt.F32) * float(dilation)
+                apart.append(call("eq", call("floormod", place, float(stride)), 0.0))
+        body: Scalar = Arg(0)
+        for hit in apart:
+            body = call("select", hit, body, 0.0)
+        read = Read(tuple(index), 0, guards=tuple(guards))
+        inserted = Stage(result_dims(spread), (read,), body, x.dtype)
+
+        dims, window = result_dims(r.shape), window_dims(w.shape[2:])
+        inside, outside = x.shape[1] // groups, w.shape[1]
+        channel, own = sym("r0"), sym("d1")
+        if groups > 1:
+            channel = floordiv(sym("d1"), outside) * inside + channel
+            own = mod(sym("d1"), outside)
+        taps = tuple(sym(d.name) for d in window)
+        reads = (
+            Read((channel, own, *taps), 1),
+            Read((sym("d0"), channel, *taps, *(sym(d.name) for d in dims[2:])), stage=0),
+        )
+        dtype = accumulator(r.dtype) if bias else r.dtype
+        products = Stage(dims, reads, Arg(0) * Arg(1), dtype, (Dim("r0", inside), *window), "sum")
+        if not bias:
+            return Meaning((inserted, products), (1,))
+        added = (identity_read(len(dims), stage=1), Read((sym("d1"),), 2))
+        return Meaning((inserted, products, Stage(dims, added, Arg(0) + Arg(1), r.dtype)), (2,))
 
     ONNX = ("ConvTranspose",)
     GAF = ("conv_transpose",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Max and average over sliding windows."""
+"""Max, average and norm over sliding windows."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from gaf.dialects.graph.contract import (
     ImportContext,
     bool_prop,
     graph_op,
+    int_prop,
     ints_prop,
     tensor_type,
 )
@@ -337,4 +338,63 @@ class AveragePoolOp(PoolOp):
             inputs,
             self.operand_tensor_types()[0].dtype,
             lambda ctx, inputs: ctx.node("AveragePool", inputs, **window),
+        )
+
+
+@graph_op
+class LpPoolOp(PoolOp):
+    """The p-norm of each window: `(sum of |x| ** p) ** (1 / p)`; padding adds nothing."""
+
+    name = "graph.lp_pool"
+    p = int_prop()
+    ONNX = ("LpPool",)
+    ATEN = ()
+    GAF = ("lp_pool",)
+    GAF_DEFAULTS = {"p": 2}
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        if attrs["p"] < 1:
+            raise InvalidInputError(f"{cls.name}: p too small", expected="1 or more", got=attrs["p"])
+        return super().infer(operands, attrs)
+
+    def meaning(self) -> Meaning:
+        p, r = self.attrs()["p"], self.result_tensor_types()[0]
+        power: Scalar = call("abs", Arg(0))
+        if p > 1:
+            power = Arg(0) * Arg(0) if p == 2 else call("pow", power, float(p))
+        total = self._fold("sum", 0.0, power)
+        root = Arg(0) if p == 1 else call("sqrt", Arg(0)) if p == 2 else call("pow", Arg(0), 1.0 / p)
+        read = identity_read(len(total.dims), stage=0)
+        return Meaning((total, Stage(total.dims, (read,), root, r.dtype)), (1,))
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x, p = computing(args[0]), self.attrs()["p"]
+        total = np.sum(self._windows(np.abs(x) ** p, 0), axis=tuple(range(x.ndim, 2 * x.ndim - 2)))
+        return [finish(total ** (1 / p), self.result_tensor_types()[0].dtype, wide)]
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        return ctx.emit(cls, ctx.operands[:1], p=int(ctx.attr("p", 2)), **cls.imported(ctx))
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        window, attrs = self.exported(ctx), self.attrs()
+        plain = not attrs["ceil_mode"] and all(d == 1 for d in attrs["dilations"])
+        if not plain and ctx.opset < 18:
+            raise UnsupportedError(
+                f"{self.name} with dilations or ceil_mode",
+                where=self.location_name(),
+                expected="opset 18 or later",
+                got=ctx.opset,
+            )
+        if plain:
+            del window["ceil_mode"]
+        else:
+            window["dilations"] = list(attrs["dilations"])
+        return export_float(
+            ctx,
+            "LpPool",
+            inputs,
+            self.operand_tensor_types()[0].dtype,
+            lambda ctx, inputs: ctx.node("LpPool", inputs, p=attrs["p"], **window),
         )

@@ -162,19 +162,22 @@ constexpr bool IS_BYTE = IS_SAME<T, int8_t> || IS_SAME<T, uint8_t>;
 
 // The mode as the pair's instruction takes it (the routine treats CAST_NONE as nearest).
 template <class T>
-inline void TakeLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<int32_t>&, uint32_t rows,
-                      uint32_t lanes, uint32_t step)
+inline void TakeLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<int32_t>& tmp,
+                      uint32_t rows, uint32_t lanes, uint32_t span, uint32_t mul, uint32_t rest, uint32_t div,
+                      int32_t shift)
 {
     static_assert(sizeof(T) == 2 || sizeof(T) == 4, "TakeLanes: 16-bit and 32-bit types");
-    const uint32_t pitch = PitchOf<T>(lanes), srcPitch = PitchOf<T>((lanes - 1) * step + 1);
+    const uint32_t pitch = PitchOf<T>(lanes), srcPitch = PitchOf<T>(span);
+    int32_t* places = tmp.GetPhyAddr();
+    for (uint32_t c = 0; c < pitch; ++c) {
+        const int64_t place = static_cast<int64_t>((c * mul + rest) / div) + shift;
+        places[c] = static_cast<int32_t>(place < 0 ? 0 : place < span ? place : span - 1);
+    }
     for (uint32_t r = 0; r < rows; ++r) {
         T* d = dst.GetPhyAddr() + static_cast<uint64_t>(r) * pitch;
         const T* s = src.GetPhyAddr() + static_cast<uint64_t>(r) * srcPitch;
-        for (uint32_t c = 0; c < lanes; ++c) {
-            d[c] = s[static_cast<uint64_t>(c) * step];
-        }
-        for (uint32_t c = lanes; c < pitch; ++c) {
-            d[c] = d[lanes - 1];
+        for (uint32_t c = 0; c < pitch; ++c) {
+            d[c] = s[places[c]];
         }
     }
 }
