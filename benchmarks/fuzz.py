@@ -58,7 +58,7 @@ def run_group(task: Task, first: int = 0) -> Iterator[Outcome]:
         group = Group(task.seed)
         config = gaf.FusionConfig(enable_superkernel=task.seed % 4 == 0)
         fused = gaf.fuse(group.model, config)
-    except Exception as error:
+    except Exception as error:  # a crash is a result
         refusal = isinstance(error, GafError) and not isinstance(error, InternalError)
         for case in range(first, task.cases):
             yield Outcome(task, case, "refused" if refusal else "crash", f"{type(error).__name__}: {error}")
@@ -75,7 +75,7 @@ def run_group(task: Task, first: int = 0) -> Iterator[Outcome]:
             elif wrong:
                 c = wrong[0]
                 verdict, detail = "mismatch", f"{c.kernel or c.name}: error {c.error:.3g}, tolerance {c.tolerance:.3g} {c.note}"
-        except Exception as error:
+        except Exception as error:  # a crash is a result
             refusal = isinstance(error, GafError) and not isinstance(error, InternalError)
             verdict, detail = "refused" if refusal else "crash", f"{type(error).__name__}: {error}"
         yield Outcome(task, case, verdict, detail, kernels, on_host)

@@ -31,7 +31,16 @@ from gaf.dialects.graph.ops.binary import (
     SubOp,
 )
 from gaf.dialects.graph.ops.cast import CastOp
-from gaf.dialects.graph.ops.compare import AndOp, EqualOp, GreaterOp, LessOrEqualOp, LessOp, OrOp, WhereOp, XorOp
+from gaf.dialects.graph.ops.compare import (
+    AndOp,
+    EqualOp,
+    GreaterOp,
+    LessOp,
+    LessOrEqualOp,
+    OrOp,
+    WhereOp,
+    XorOp,
+)
 from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp, RMSNormOp
@@ -73,6 +82,7 @@ from gaf.errors import GafError
 
 DTYPES = (dt.F32, dt.F16, dt.BF16, dt.I8, dt.U8, dt.I16, dt.I32, dt.I64, dt.BOOL)
 SYMBOLS = ("A", "B", "C")
+LEAST = dict.fromkeys(SYMBOLS, 1)
 LARGEST = 300
 """Of a symbolic size."""
 MOST_ELEMENTS = 40_000
@@ -99,7 +109,9 @@ class GroupMaker:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.dtype = self.pick(DTYPES)
-        shape = [self.size() for _ in range(self.pick((1, 2, 2, 3, 3, 4)))]
+        shape: list[Expr] = []
+        while not shape or _elements(TensorType.of(shape, self.dtype), LEAST) > MOST_ELEMENTS // 32:
+            shape = [self.size() for _ in range(self.pick((1, 2, 2, 3, 3, 4)))]
         self.model = new_model([("x0", TensorType.of(shape, self.dtype))])
         self.values: list[SSAValue] = list(self.model.block.args)
         self.ranges: dict[str, tuple[int, int]] = {}
@@ -125,8 +137,7 @@ class GroupMaker:
             made = op.make(list(operands), attrs, location=f"n{len(self.values)}_{op.name.removeprefix('graph.')}")
         except GafError:
             return None
-        least = dict.fromkeys(SYMBOLS, 1)
-        if any(_elements(tensor_type(r), least) > MOST_ELEMENTS // 8 for r in made.results):
+        if any(_elements(tensor_type(r), LEAST) > MOST_ELEMENTS // 8 for r in made.results):
             return None
         self.model.block.add_op(made)
         self.values.append(made.results[0])
@@ -278,7 +289,8 @@ class GroupMaker:
             self.add(UnsqueezeOp, x, axes=(self.pick(range(len(shape) + 1)),))
 
     def _expand(self, x: SSAValue, shape: Sequence[Expr], kind: dt.DType) -> None:
-        wide = [self.size() if d == 1 else d for d in shape]
+        known = [d for a in self.model.block.args for d in tensor_type(a).shape]  # others would have no value
+        wide = [self.pick(known) if d == 1 else d for d in shape]
         self.add(ExpandOp, x, shape=tuple(wide if wide != list(shape) or len(shape) > 3 else [expr(3), *wide]))
 
     def _flip(self, x: SSAValue, shape: Sequence[Expr], kind: dt.DType) -> None:
@@ -327,15 +339,18 @@ class Group:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         maker = GroupMaker(seed)
-        for _ in range(maker.pick((2, 3, 4, 5, 6, 8))):
+        steps = maker.pick((2, 3, 4, 5, 6, 8))
+        while steps > 0 or len(maker.values) == 1:
             maker.step()
+            steps -= 1
         self.model = maker.finish()
         self.ranges = maker.ranges
 
     def sizes(self, case: int) -> dict[str, int]:
         """Sizes 0 to LARGEST of the symbols in a case, small enough for its largest tensor; 0 and 1 come up often."""
         rng = np.random.default_rng((self.seed, case))
-        types = [tensor_type(v) for op in self.model.block.ops for v in (*op.operands, *op.results)]
+        types = [tensor_type(a) for a in self.model.block.args]
+        types += [tensor_type(v) for op in self.model.block.ops for v in (*op.operands, *op.results)]
         names = sorted({s for t in types for s in t.symbols()})
         limit = LARGEST
         while True:

@@ -16,7 +16,6 @@ import math
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,6 +31,8 @@ SECONDS = 5.0
 FEWEST_ROUNDS = 7
 PAUSE_S = 0.004
 """Idle time before a contender's turn: worker threads of the last one stop spinning within it."""
+LOWERING = ("lower to tile", "plan and lower", "print")
+"""Phases of `fused.seconds` between a fused group and its source."""
 TOLERANCE = 2e-5
 """Largest |got - expected| / (|expected| + rms(expected)) against numpy in float64."""
 
@@ -74,8 +75,8 @@ def contenders(case: Any, arrays: dict[str, np.ndarray], threads: int) -> dict[s
     binding.bind_ortvalue_output(session.get_outputs()[0].name, out)
 
     fused = gaf.fuse(gaf.load_model(proto))
-    if fused.host_ops:
-        print(f"case {case.name}: not all in kernels: {fused.fallbacks}", file=sys.stderr)
+    if fused.host_ops or len(fused.fused_ops) != 1:
+        print(f"case {case.name}: not one kernel: {fused.fallbacks}", file=sys.stderr)
 
     def in_torch(run: Callable[..., Any]) -> Run:
         def call() -> Any:
@@ -128,28 +129,32 @@ def measure(case: Any, threads: int, seconds: float) -> dict[str, Any]:
 
 
 def first_kernel() -> dict[str, float]:
-    """Seconds from a fused group to a loaded kernel, median of several groups that no cache knows."""
+    """Seconds from a fused group to a loaded kernel, medians over groups of one kernel that no cache knows.
+
+    What all kernels share is there already: the runtime library, compiled headers, Python modules.
+    """
     import gaf
     from benchmarks.host_cases import CASES
     from gaf.runtime.twin import build_kernels
 
     lower: list[float] = []
     build: list[float] = []
-    sizes = ({"RR": 96, "CC": 512, "NN": 5000}, {"RR": 80, "CC": 768, "NN": 6000})
-    with tempfile.TemporaryDirectory() as folder:
-        for i, case in enumerate((CASES[0], *(c for s in (0, 1) for c in CASES[:3]))):
-            shape = {k: v for k, v in sizes[i % 2].items() if k in case.sizes}
-            model = gaf.load_model(case.model(shape, case.arrays(shape)))
-            fused = gaf.fuse(model)
-            os.environ["GAF_CACHE_KERNELS"] = folder
+    for size in range(512, 512 + 64 * 8, 64):
+        for case in CASES[:2]:
+            sizes = {k: size for k in case.sizes}
+            fused = gaf.fuse(gaf.load_model(case.model(sizes, case.arrays(sizes))))
+            (kernel,) = fused.kernels
+            source = f"{kernel.source}// {time.time()}\n"  # no cache has this text
             start = time.perf_counter()
-            build_kernels([(k.name, k.source) for k in fused.kernels[:1]])
+            build_kernels([(kernel.name, source)])
             build.append(time.perf_counter() - start)
-            lower.append(
-                sum(s for phase, s in fused.seconds.items() if phase in ("lower to tile", "plan and lower", "print"))
-            )
-    each = [a + b for a, b in zip(lower[1:], build[1:])]
-    return {"first_kernel_s": float(np.median(each)), "lower_s": float(np.median(lower[1:])), "build_s": float(np.median(build[1:]))}
+            lower.append(sum(fused.seconds.get(phase, 0.0) for phase in LOWERING))
+    lower, build = lower[2:], build[2:]  # the first ones import modules and compile headers
+    return {
+        "first_kernel_s": float(np.median(np.add(lower, build))),
+        "lower_s": float(np.median(lower)),
+        "build_s": float(np.median(build)),
+    }
 
 
 def worker(threads: int, names: Sequence[str], seconds: float) -> None:
@@ -162,20 +167,19 @@ def worker(threads: int, names: Sequence[str], seconds: float) -> None:
 
 
 def measured(threads: int, names: Sequence[str], seconds: float) -> dict[str, dict[str, Any]]:
-    """The figures of cases, each from a process of its own with the environment that contenders like."""
-    environment = {
-        **os.environ, **REUSE, "OMP_NUM_THREADS": str(threads), "GAF_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
-    }  # fmt: skip
+    """The figures of cases, from a process of its own with the environment that contenders like."""
+    count = str(threads)
+    counts = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count, "GAF_THREADS": count}
+    command = [sys.executable, "-m", "benchmarks.host", "--worker", count, "--only", "".join(names), "--seconds", str(seconds)]
     found: dict[str, dict[str, Any]] = {}
-    for name in names:
-        command = [sys.executable, "-m", "benchmarks.host", "--worker", str(threads), "--only", name, "--seconds", str(seconds)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        if done.returncode != 0 or not lines:
-            print(f"case {name} with {threads} threads failed:\n{done.stderr[-2000:]}", file=sys.stderr)
-            continue
-        found[name] = json.loads(lines[-1])
-        print(f"case {name}, {threads} thread(s): {found[name]['rounds']} rounds", file=sys.stderr)
+    with subprocess.Popen(command, env={**os.environ, **REUSE, **counts}, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            if line.startswith("{"):
+                one = json.loads(line)
+                found[one["case"]] = one
+                print(f"case {one['case']}, {threads} thread(s): {one['rounds']} rounds", file=sys.stderr, flush=True)
+    if process.returncode != 0:
+        print(f"with {threads} threads: the process ended with code {process.returncode}", file=sys.stderr)
     return found
 
 
