@@ -444,7 +444,10 @@ def build_region(
         dim, position, inner, outer = split
         factors[dim][position : position + 1] = [outer, inner]
     collapse(region)
-    return prune(region)
+    result = prune(region)
+    if not result.axes:  # single elements only: a loop over one of them
+        result.axes["a0"] = const(1)
+    return result
 
 
 MAX_SPLITS = 8

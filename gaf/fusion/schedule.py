@@ -253,6 +253,8 @@ def _check_loops(region: Region, loops: Sequence[str]) -> None:
 
 def _vector(region: Region) -> list[Schedule]:
     accesses = _vector_accesses(region, ())
+    if list(region.axes.values()) == [const(1)]:
+        return [Schedule(next(iter(region.axes)), None, ())]
     reduced = _reduced_axes(region)
     if any(set(n.over) != set(reduced) for n in region.nodes if n.kind == "reduce"):
         raise NotFusible("reductions over different axes: " + ", ".join(f"size {region.axes[a]}" for a in reduced))
@@ -266,8 +268,6 @@ def _vector(region: Region) -> list[Schedule]:
     if windowed:
         legal = [a for a in legal if a not in reduced]
     if not legal:
-        if not region.axes:
-            raise NotFusible("a single element: not worth a kernel")
         raise NotFusible("no axis is contiguous in every operand (an on-chip transpose is needed)")
     lanes = max(
         legal,
@@ -473,13 +473,15 @@ def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
             raise NotFusible("matmuls side by side differ in their columns or operands")
         if level[0].computed and len({region.nodes[m.node].args[0] for m in level}) > 1:
             raise NotFusible("matmuls side by side have different computed operands")
-    reduced = sorted({x for i, n in enumerate(region.nodes) if n.kind == "reduce" and depth[i] == len(levels) for x in n.over})
+    # the last vector phase: what depends on the last matmul, and outputs beside it that depend on none
+    late = [n for n, phases in zip(region.nodes, node_phases(region, schedule)) if len(levels) in phases]
+    reduced = sorted({x for n in late if n.kind == "reduce" for x in n.over})
     if reduced not in ([], [lanes]):
         raise NotFusible("the epilogue reduces over rows of the matmul")
     if reduced and len(n_axes) > 1:
         raise NotFusible("the epilogue needs complete rows, but they are split over several axes")
-    spanned = {x for i, n in enumerate(region.nodes) if depth[i] == len(levels) for x in n.axes}
-    last_stores = [o for o in region.outputs if depth[o.node] == len(levels)]
+    spanned = {x for n in late for x in n.axes}
+    last_stores = [o for o in region.outputs if region.nodes[o.node] in late]
     spanned |= {x for o in last_stores for e in o.index for x in e.names() if x in region.axes}  # an expanded result
     if not spanned <= {*grid, rows, lanes}:
         raise NotFusible("the epilogue has an axis that the matmul result lacks")
