@@ -107,7 +107,7 @@ def blank_out(text: str, literals: bool = True) -> str:
 _OPEN, _CLOSE = "([{", ")]}"
 
 
-def _matching(text: str, at: int, what: str) -> int:
+def matching_bracket(text: str, at: int, what: str) -> int:
     """Offset of the bracket that closes the one at `at`."""
     depth = 0
     for i in range(at, len(text)):
@@ -124,7 +124,7 @@ def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _split(text: str) -> list[str]:
+def split_parameters(text: str) -> list[str]:
     """Comma-separated pieces at bracket depth 0 (angle brackets of templates counted too)."""
     pieces, depth, start = [], 0, 0
     for i, c in enumerate(text):
@@ -167,10 +167,10 @@ def _kernels(plain: str) -> Iterator[KernelDeclaration]:
             word = re.search(r"(\w+)\s*$", plain[start:bracket])
             if word is None or not re.fullmatch(r"__\w+__|alignas", word[1]):
                 break
-            head_end = _matching(plain, bracket, "an attribute") + 1
+            head_end = matching_bracket(plain, bracket, "an attribute") + 1
         if word is None:
             continue
-        end = _matching(plain, bracket, "a parameter list")
+        end = matching_bracket(plain, bracket, "a parameter list")
         head = plain[start:bracket]
         after = re.match(r"\s*(?:noexcept\s*)?([{;])", plain[end + 1 :])
         if after is None:
@@ -192,7 +192,7 @@ def _kernels(plain: str) -> Iterator[KernelDeclaration]:
             type_name = KERNEL_TYPES["cube"]
         yield KernelDeclaration(
             word[1],
-            _split(plain[bracket + 1 : end]),
+            split_parameters(plain[bracket + 1 : end]),
             type_name,
             _line(plain, match.start()),
             defined,
@@ -258,7 +258,7 @@ def _launches(plain: str) -> Iterator[tuple[int, int, int, int, int]]:
                 "a kernel launch can't be read", expected="kernel<<<blocks, l2, stream>>>(arguments)",
                 where=f"line {_line(plain, at)}",
             )
-        end = _matching(plain, bracket.end() - 1, "a kernel launch")
+        end = matching_bracket(plain, bracket.end() - 1, "a kernel launch")
         yield _callee_start(plain, at), at, close, bracket.end() - 1, end
         at = plain.find(LAUNCH, end)
 

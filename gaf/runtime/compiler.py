@@ -228,14 +228,21 @@ class ObjectCache:
         return self.roots[int(number)] / relative
 
 
-def run_compiler(command: Sequence[str], what: str, reproducer: Path | None = None) -> None:
-    """Run one compiler command. Raises CompileError with the first error lines and the reproducer's path."""
+def run_compiler(
+    command: Sequence[str], what: str, reproducer: Path | None = None, text: str | None = None
+) -> str:
+    """Run one compiler command on `text` as its stdin; returns its stdout.
+
+    Raises CompileError with the first error lines and the reproducer's path.
+    """
     try:
-        run = subprocess.run(command, check=False, capture_output=True, text=True, errors="replace")
+        run = subprocess.run(
+            command, check=False, capture_output=True, text=True, errors="replace", input=text
+        )
     except OSError as e:
         raise CompileError(f"the C++ compiler can't be run: {e}", where=what) from e
     if run.returncode == 0:
-        return
+        return run.stdout
     lines = run.stderr.splitlines()
     errors = [line for line in lines if "error" in line] or lines
     shown = "\n    ".join(errors[:5]) or f"exit code {run.returncode}, no message"
