@@ -58,6 +58,8 @@ class Autofuse:
 
             graph = load_model(graph)
         work = graph.clone()
-        run_pipeline(work.module, graph_pipeline(self.config.enable_autofuse, self.config.strict))
+        run_pipeline(work.module, graph_pipeline(
+            self.config.enable_autofuse, self.config.strict, self.config.disabled_rules
+        ))
         self.plan = plan_fusion(work.block, config=self.config)
         return [c for c in self.plan.candidates if c.fused]

@@ -149,7 +149,7 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
     seconds: dict[str, float] = {}
     work = model.clone()
     with _no_gc(), _bugs_named(model.source):
-        passes = graph_pipeline(config.enable_autofuse, config.strict)
+        passes = graph_pipeline(config.enable_autofuse, config.strict, config.disabled_rules)
         for step, spent in run_pipeline(work.module, passes).by_pass().items():
             seconds[step] = spent
         with _timed(seconds, "fuse"), declared_rules(model):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from xdsl.context import Context
@@ -25,9 +25,19 @@ def packing_pipeline(fold_scales: bool) -> str:
     return f"pack-matmuls{{fold-scales={str(fold_scales).lower()}}},canonicalize,dce"
 
 
-def graph_pipeline(autofuse: bool, strict: bool) -> str:
-    """What a model goes through before kernels are searched: clean-up, and packing unless only rules may join ops."""
-    return GRAPH_CLEANUP + ("," + packing_pipeline(fold_scales=not strict) if autofuse else "")
+FOLD_BATCH_NORM = "fold-batch-norm"
+
+
+def graph_pipeline(autofuse: bool, strict: bool, disabled: Collection[str] = ()) -> str:
+    """What a model goes through before kernels are searched: clean-up, BatchNorm into weights, and packing, unless
+    only rules may join ops. `disabled` are names of rewrites to leave out: "fold-batch-norm", "pack-matmuls".
+    """
+    steps = [GRAPH_CLEANUP]
+    if autofuse and not strict and FOLD_BATCH_NORM not in disabled:
+        steps.append(f"{FOLD_BATCH_NORM},canonicalize,dce")
+    if autofuse and "pack-matmuls" not in disabled:
+        steps.append(packing_pipeline(fold_scales=not strict))
+    return ",".join(steps)
 
 
 def tile_pipeline(target: str) -> str:
