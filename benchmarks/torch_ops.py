@@ -171,7 +171,9 @@ def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -
     nodes = list(module.graph.nodes)
     held = {n: Held(n.name, getattr(module, n.target)) for n in nodes if n.op == "get_attr"}
     (results,) = nodes[-1].args
-    importer = GraphImporter(module.graph, {n: n.name for n in inputs}, held, name=name, source=name, num_source_ops=len(nodes))
+    importer = GraphImporter(
+        module.graph, {n: n.name for n in inputs}, held, name=name, source=name, num_source_ops=len(nodes)
+    )
     outputs = [(f"y{i}", n) for i, n in enumerate([*results, *changed.values()])]
     return importer.run(outputs), [inputs.index(n) for n in changed], any(map(draws, nodes))
 
@@ -244,7 +246,9 @@ def main(argv: list[str] | None = None) -> int:
     options.add_argument("--engine", default="interpreter", help="interpreter, host or check")
     options.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options.add_argument("--seconds", type=float, default=60.0, help="time limit of a case (default 60)")
-    options.add_argument("--part", type=a_part, default=(1, 1), metavar="I/N", help="every N-th op from the I-th on")
+    options.add_argument(
+        "--part", type=a_part, default=(1, 1), metavar="I/N", help="every N-th op from the I-th on"
+    )
     options.add_argument("--list", action="store_true", help="print every case that is not right")
     args = options.parse_args(argv)
     start = time.perf_counter()

@@ -36,6 +36,6 @@ def test_torch_ops(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "vit"])
 def test_tiny_transformers(name: str) -> None:
     pytest.importorskip("transformers")
-    row = models.measure(models.models()[name], "auto")
+    row = models.measure_module(name, "auto")
     assert row["right"], row
     assert row["kernels"] and row["fallback_ops"] <= (1 if name == "vit" else 0)  # vit: a convolution
