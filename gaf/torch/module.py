@@ -190,7 +190,23 @@ class FusedModule(nn.Module):
             if not is_plain(tensor):
                 raise Eager(f"'{name}' is on {tensor.device} or not a plain tensor")
             self._check_ranges(name, tensor, type_)
+        self._check_aliases(flat)
         return inputs
+
+    def _check_aliases(self, flat: Sequence[Any]) -> None:
+        """The capture takes the arguments for separate memory: a change of one must not show in another."""
+        if not self._origin.mutations:
+            return
+        place = self._place_finder(flat)
+        changed = [place(m.target) for m in self._origin.mutations]
+        others = [v for v in flat if isinstance(v, torch.Tensor)]
+        others += [_find(self, target) for _, target in self._origin.state]
+        others += self._origin.held
+        for tensor in changed:
+            if any(t is not tensor and _overlap(t, tensor) for t in others):
+                raise Eager("a tensor that the module changes shares memory with another one")
+            if sum(t is tensor for t in others) > 1:
+                raise Eager("a tensor that the module changes is given twice")
 
     def _check_ranges(self, name: str, tensor: torch.Tensor, type_: Any) -> None:
         for dim, size in zip(type_.shape, tensor.shape):
@@ -354,6 +370,19 @@ def _share(eager: Any, module: FusedModule) -> None:
         for kind in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
             module.__dict__[kind] = eager.__dict__[kind]
     module.training = eager.training
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the address ranges of two tensors meet; tensors between one another's rows count too."""
+    if not a.numel() or not b.numel() or a.is_meta or b.is_meta:
+        return False
+    first, last = zip(*map(_range, (a, b)))
+    return max(first) < min(last)
+
+
+def _range(tensor: torch.Tensor) -> tuple[int, int]:
+    reach = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride()))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
 
 
 def _shown(value: Any) -> str:

@@ -303,6 +303,30 @@ def test_in_place_change_of_an_input() -> None:
     assert not module.fallbacks_taken
 
 
+def test_arguments_that_share_memory() -> None:
+    def grows(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x * y
+
+    module = fused(grows, randn(4, 6), randn(4, 6))
+    for first, second in ((slice(0, 4), slice(0, 4)), (slice(0, 4), slice(1, 5)), (slice(0, 4), slice(4, 8))):
+        mine, eager = (torch.arange(48.0).reshape(8, 6) for _ in range(2))
+        with torch.no_grad():
+            assert_close(module(mine[first], mine[second]), grows(eager[first], eager[second]))
+        assert torch.equal(mine, eager)
+    x = torch.arange(24.0).reshape(4, 6)
+    with torch.no_grad():
+        assert_close(module(x, x), grows(same := torch.arange(24.0).reshape(4, 6), same))
+    # the slices that are apart run in kernels
+    assert sum(module.fallbacks_taken.values()) == 3 and "shares memory" in next(iter(module.fallbacks_taken))
+
+
+def test_empty_results_have_strides_too() -> None:
+    module = fused(lambda x: x.relu().sum(1), torch.zeros(0, 5))
+    with torch.no_grad():
+        assert module(torch.zeros(0, 5)).stride() == (1,)
+
+
 def test_returned_inputs_and_views_share_memory() -> None:
     def views(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return x, x.t(), x[:, 1:3], x + 0, x.clone(), x.t().contiguous()

@@ -44,6 +44,8 @@ def to_torch(array: np.ndarray) -> Any:
 
     if not array.flags.writeable or not array.flags.c_contiguous:
         array = np.array(array, order="C", copy=True)
+    if not array.size:  # numpy gives it strides of 0
+        return torch.empty(array.shape, dtype=getattr(torch, torch_name(dt.of_numpy(array.dtype))))
     if array.dtype == dt.BF16.numpy:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
