@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -227,6 +228,50 @@ def test_indexing() -> None:
         x,
         i,
         j,
+    )  # fmt: skip
+
+
+def test_norms_of_all_orders_distances_and_diagonals() -> None:
+    norm = torch.linalg.vector_norm
+    check(
+        {
+            "norms": lambda x, y: [norm(x, p, dim=1) for p in (0, 0.5, 1, 2, 3, -1, math.inf, -math.inf)],
+            "all": lambda x, y: [norm(x, 3), norm(x, math.inf, dim=(0, 1), keepdim=True), x.norm(1.5, 0)],
+            "distances": lambda x, y: [torch.cdist(x, y, p) for p in (1.0, 3.0, math.inf)],
+            "diagonals": lambda x, y: [
+                x.diagonal(), x.diagonal(2), x.diagonal(-1), x[None].expand(3, 2, 6).diagonal(1, 2, 0), x[None].diagonal(0, 0, 2),
+            ],
+            "made": lambda x, y: [torch.tril_indices(4, 3, -1), x[:, torch.triu_indices(3, 3)[0]], torch.hann_window(6) * x],
+        },
+        X,
+        X[:, [3, 1, 2, 0, 5, 4]] + 1,
+        tolerance=1e-4,
+    )  # fmt: skip
+
+
+def test_bags_of_equal_size_and_batch_statistics() -> None:
+    table, i, p = torch.randn(10, 5), torch.tensor([[1, 9, 0, 3], [2, 2, 7, 7], [4, 5, 6, 8]]), torch.rand(3, 4)
+
+    def statistics(x: torch.Tensor) -> list[torch.Tensor]:
+        state = [x.new_ones(5), x.new_full((5,), 2.0)]
+        made = F.batch_norm(x, *state, x[0], x[1], training=True, momentum=0.3)
+        return [made, *state]
+
+    check(
+        {
+            "bags": lambda t, i, p: [
+                *(F.embedding_bag(i, t, mode=m) for m in ("sum", "mean", "max")), F.embedding_bag(i, t, mode="sum", per_sample_weights=p.to(t)),
+                F.embedding_bag(i.reshape(-1), t, torch.arange(0, 12, 3)),
+            ],
+            "batch": lambda t, i, p: statistics(t),
+        },
+        table,
+        i,
+        p,
+    )  # fmt: skip
+    check(
+        {"bags": lambda t, i, p: [F.embedding_bag(i.reshape(-1), t, torch.tensor([0, 5]))]},
+        table, i, p, on_host={"aten._embedding_bag_forward_only.default"},
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from gaf.dialects.graph import registry
 from gaf.dialects.graph.contract import maybe_equal, tensor_type
 from gaf.dialects.graph.model import Model, new_model
 from gaf.dialects.graph.ops.foreign import ForeignOp
-from gaf.dialects.graph.ops.torch_call import call_text, encode, to_numpy
+from gaf.dialects.graph.ops.torch_call import call_text, encode, run_call, to_numpy
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import GafError, UnsupportedError
 from gaf.frontend import custom
@@ -38,6 +39,9 @@ _CHECKS = (
     "aten._functional_assert",
     "aten._functional_sym_constrain_range",
 )
+
+
+FOLD_LIMIT = 1 << 20  # elements of tables (windows, triangles of indices) that are computed at import
 
 
 class Poison:
@@ -297,7 +301,7 @@ class GraphImporter:
     def _foreign(
         self, node: fx.Node, name: str, results: list[TensorType | None], location: str
     ) -> list[SSAValue | None]:
-        """The call as one `graph.foreign`. Raises UnsupportedError if it has no text form."""
+        """The call as one `graph.foreign`, or its value if it has no operands. Raises UnsupportedError if it has no text form."""
         operands: list[SSAValue] = []
 
         def number(value: Any) -> int | None:
@@ -315,6 +319,9 @@ class GraphImporter:
         types = [r for r in results if r is not None]
         # random numbers, or a call for its effect only (a check, a log): neither merged nor dropped
         effect = not types or torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+        if not operands and not effect and sum(_count(t) for t in types) <= FOLD_LIMIT:
+            made = iter(run_call(name, call_text(args, kwargs), [], [], {}, wide=False))
+            return [None if r is None else self.builder.constant(next(made), location) for r in results]
         self.effects |= effect
         namespace, _, op_type = name.partition(".")
         op = ForeignOp.of(
@@ -347,6 +354,12 @@ def _result_types(value: Any) -> list[TensorType | None]:
             flat.append(type_of(v) if isinstance(v, torch.Tensor) else None)
         return flat
     return []
+
+
+def _count(type_: TensorType) -> float:
+    """The number of elements; infinite if it depends on sizes."""
+    number = type_.num_elements().as_int()
+    return math.inf if number is None else number
 
 
 def _used(node: fx.Node) -> set[int]:

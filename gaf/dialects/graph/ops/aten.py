@@ -46,6 +46,8 @@ _EXPANSIONS: list[type[Expansion]] = []
 
 def aten_expansions() -> Sequence[type[Expansion]]:
     """Every expansion of an ATen call."""
+    from gaf.dialects.graph.ops import aten_statistics  # noqa: F401  its calls enter the list with the import
+
     return _EXPANSIONS
 
 

@@ -344,7 +344,6 @@ class ReduceL2Op(ReduceOp):
 
     name = "graph.reduce_l2"
     ONNX = ("ReduceL2",)
-    ATEN = ("aten.linalg_vector_norm.default",)
     GAF = ("reduce_l2",)
     KINDS = ("float",)
 
@@ -355,17 +354,6 @@ class ReduceL2Op(ReduceOp):
     @classmethod
     def post(cls, count: Expr) -> Scalar | None:
         return call("sqrt", Arg(0))
-
-    @classmethod
-    def from_aten(cls, ctx: AtenContext) -> Any:
-        order = ctx.attr("ord", 2)
-        if order not in (1, 2):
-            raise ctx.unsupported("a vector norm of this order", expected="1 or 2", got=order)
-        x = ctx.cast(ctx.operands[0], ctx.result.dtype)
-        axes = aten_axes(ctx, tensor_type(x).rank)
-        return ctx.emit(
-            cls if order == 2 else ReduceL1Op, [x], axes=axes, keepdims=bool(ctx.attr("keepdim", False))
-        )
 
 
 @graph_op
