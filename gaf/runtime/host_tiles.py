@@ -51,18 +51,25 @@ def host_blocks(blocks: int) -> int:
 def host_limits(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, int]:
     """Bounds of the kernel's tile sizes for these sizes: rows are given up first, then lanes, by halves.
 
-    Blocks of the cube stay as they are.
+    The one goes first that frees most memory. Blocks of the cube stay as they are.
     """
     lanes = [name for name, counts_lanes in kernel.tile_sizes.items() if counts_lanes]
     rows = [name for name in kernel.tile_sizes if name not in lanes]
     limits = {name: MOST_LANES for name in lanes}
-    while True:
-        fields = kernel.host.evaluate(symbols, limits).fields
-        names = {**symbols, **fields}
-        if sum(b.bytes.evaluate(names) // b.count for b in kernel.host.buffers if b.space == "UB") <= cache_bytes():
-            return limits
+    held, fields = _held(kernel, symbols, limits)
+    while held > cache_bytes():
         larger = [n for n in rows if fields[n] > 1] or [n for n in lanes if fields[n] >= 2 * FEWEST_LANES]
-        if not larger:
-            return limits
-        name = max(larger, key=lambda n: fields[n])
-        limits[name] = fields[name] // 2
+        tries = [{**limits, name: fields[name] // 2} for name in larger]
+        if not tries:
+            break
+        limits = min(tries, key=lambda bounds: _held(kernel, symbols, bounds)[0])
+        held, fields = _held(kernel, symbols, limits)
+    return limits
+
+
+def _held(kernel: Kernel, symbols: Mapping[str, int], limits: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    """Bytes that the tiles of one pass take (one buffer of every queue), and the tiling fields."""
+    fields = kernel.host.evaluate(symbols, limits).fields
+    names = {**symbols, **fields}
+    held = sum(b.bytes.evaluate(names) // b.count for b in kernel.host.buffers if b.space == "UB")
+    return held, fields

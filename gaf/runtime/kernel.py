@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from xdsl.ir import Operation
+
     from gaf.codegen.host import HostTiling
     from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
     from gaf.dialects.common.index import Expr
@@ -53,15 +55,18 @@ class Kernel:
         from gaf.dialects.tile.structure import ForOp, GridOp
         from gaf.dialects.tile.types import TileType
 
-        tiles = [r.type for op in self.tile.walk() for r in op.results if isinstance(r.type, TileType)]
-        cube = any(t.space != "ub" for t in tiles)
-        rows = {axis for t in tiles if t.space == "ub" for axis in t.axes[:-1]}
+        def tiles(op: Operation) -> list[TileType]:
+            return [r.type for o in op.walk() for r in o.results if isinstance(r.type, TileType)]
+
+        rows = {axis for t in tiles(self.tile) if t.space == "ub" for axis in t.axes[:-1]}
         found: dict[str, bool] = {}
         for op in self.tile.walk():
             if isinstance(op, ForOp):
                 steps: Sequence[tuple[str, Expr]] = [(op.axis, op.step)]
+            elif isinstance(op, GridOp) and all(t.space == "ub" for t in tiles(op)):
+                steps = op.steps
             else:
-                steps = op.steps if isinstance(op, GridOp) and not cube else ()
+                continue  # blocks of the cube
             found |= {name: axis not in rows for axis, step in steps if (name := step.as_name()) is not None}
         names = {n for n, _ in self.tile.params}
         return {name: lanes for name, lanes in found.items() if name in names}

@@ -151,12 +151,13 @@ def test_products_of_odd_sizes(tmp_path: Path, m: int, k: int, n: int, turned: b
 
 @needs_compiler
 def test_exponentials_and_quotients_at_the_ends(tmp_path: Path) -> None:
-    model = fused(tmp_path, "model m(x: f32[N, 40], d: f32[N, 1]) { e = exp(x), q = x / d }")
-    special = np.array([0, -0.0, 1, -1, 88.72, 88.8, 200, -87.4, -100, -103.9, -104.1, -1e30, 1e30, np.inf, -np.inf, np.nan], np.float32)
-    x = np.resize(special, (16, 40)).astype(np.float32)
+    model = fused(tmp_path, "model m(x: f32[N, 40], d: f32[N, 1]) { e = exp(x), q = x / d, r = reciprocal(x) }")
+    special = np.array([0, -0.0, 1, -1, 88.72, 88.8, 200, -87.4, -100, -103.9, -104.1, -1e30, 1e30, 1e-40, -3e-39, 2e38, np.inf, -np.inf, np.nan], np.float32)
+    x = np.resize(special, (len(special), 40)).astype(np.float32)
     d = special[:, None].copy()
     got = model.run({"x": x, "d": d}, engine="host")
     with np.errstate(all="ignore"):
         exp = np.exp(x.astype(np.float64)).astype(np.float32)
         np.testing.assert_allclose(got["e"], exp, rtol=3e-7, atol=1e-44)
+        np.testing.assert_allclose(got["r"], np.float32(1) / x, rtol=1.2e-7, atol=1e-44)
         np.testing.assert_allclose(got["q"], x / d, rtol=1.2e-7, atol=1e-44)

@@ -185,6 +185,14 @@ KernelFn KernelOf(uint32_t rows, uint32_t cols, std::index_sequence<I...>)
     return table[(rows - 1) * NV + cols - 1];
 }
 
+// Fetches bytes into the second-level cache while the kernel multiplies others.
+inline void Ahead(const uint8_t* p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(p + i, 0, 2);
+    }
+}
+
 // B as panels of NR columns (the last one narrower, whole vectors), each [k][columns]: where panel j starts.
 inline size_t PanelAt(uint32_t j, uint32_t k) { return static_cast<size_t>(j) * k; }
 
@@ -237,8 +245,18 @@ void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, b
         for (uint32_t j = 0; j < nPad; j += NR) {
             const uint32_t cols = (nPad - j < NR ? nPad - j : NR) / VL;
             const float* panel = pb + PanelAt(j, k) + static_cast<size_t>(p0) * cols * VL;
+            const float* next = j + NR < nPad ? pb + PanelAt(j + NR, k) + static_cast<size_t>(p0) * NR
+                                              : pb + static_cast<size_t>(p0 + kn) * NR;
+            const uint32_t share = static_cast<uint32_t>(sizeof(float)) * kn * NR / (mPad / MR);
             for (uint32_t i = 0; i < m; i += MR) {
                 const uint32_t rows = m - i < MR ? m - i : MR;
+                Ahead(reinterpret_cast<const uint8_t*>(next) + static_cast<size_t>(i / MR) * share, share);
+                if (!packed && j == 0 && i + MR < m) {
+                    for (uint32_t r = i + MR; r < i + 2 * MR && r < m; ++r) {
+                        Ahead(reinterpret_cast<const uint8_t*>(static_cast<const float*>(a) + r * lda + p0),
+                              kn * sizeof(float));
+                    }
+                }
                 float* to = s + i * lds + j;
                 if (packed) {
                     KernelOf<true>(rows, cols, all)(to, lds, pa + static_cast<size_t>(i) * kn, 0, panel, kn,
