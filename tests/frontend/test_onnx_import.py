@@ -592,3 +592,17 @@ def test_a_size_that_only_the_run_shows_is_checked_when_it_is_known() -> None:
     np.testing.assert_array_equal(fused.run({"x": x, "bias": bias}, engine="interpreter")["y"], [[2, 5, 7]])
     with pytest.raises(InvalidInputError, match="equal|condition"):
         fused.run({"x": x, "bias": np.float32([1, 2])}, engine="interpreter")
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_local_response_norm_counts_channels_not_the_batch(size: int) -> None:
+    """onnx.reference is wrong where batch and channels differ; the formula of ONNX's text is the judge."""
+    proto = onnx_model(
+        [node("LRN", ["x"], ["y"], size=size, alpha=0.1, bias=2.0)], [value("x", ["N", 7, 3, 2])], ["y"]
+    )
+    model = load_onnx(proto)
+    assert not model.fallbacks
+    x = np.random.default_rng(0).standard_normal((2, 7, 3, 2)).astype(np.float32)
+    squares = np.pad(x.astype(np.float64) ** 2, [(0, 0), ((size - 1) // 2, size // 2), (0, 0), (0, 0)])
+    near = sum(squares[:, i : i + 7] for i in range(size))
+    np.testing.assert_allclose(model.run({"x": x})["y"], x / (2.0 + 0.1 / size * near) ** 0.75, rtol=1e-5)

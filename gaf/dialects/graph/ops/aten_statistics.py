@@ -12,7 +12,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const, expr
 from gaf.dialects.graph.contract import AtenContext, tensor_type
 from gaf.dialects.graph.ops.aten import expands
-from gaf.dialects.graph.ops.binary import AddOp, DivOp, MulOp, PowOp, SubOp
+from gaf.dialects.graph.ops.binary import AddOp, MulOp, PowOp, SubOp
 from gaf.dialects.graph.ops.channel_norm import aten_affine
 from gaf.dialects.graph.ops.common import norm_axis
 from gaf.dialects.graph.ops.compare import NotEqualOp

@@ -12,12 +12,13 @@ import numpy as np
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const, exact_div, expr, product
 from gaf.dialects.graph.contract import AtenContext, ImportContext, tensor_type
-from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp
+from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp
 from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
 from gaf.dialects.graph.ops.compare import EqualOp
 from gaf.dialects.graph.ops.create import FullOp, PositionsOp
 from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
+from gaf.dialects.graph.ops.pool import AveragePoolOp
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
 from gaf.dialects.graph.ops.search import ArgMaxOp, assume_exact
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
@@ -83,6 +84,32 @@ class Dropout(Expansion):
         type_ = tensor_type(x)
         kind = np.dtype(bool) if ctx.opset >= 10 else type_.dtype.numpy
         return [x, ctx.emit(FullOp, [], shape=type_.shape, value=np.ones((), kind))]
+
+
+class LocalResponseNorm(Expansion):
+    """x / (bias + alpha * m)^beta, m the mean of x * x over `size` neighbouring channels, 0 beyond the ends.
+
+    onnx.reference (1.23) counts along the batch; ONNX's text and onnxruntime along the channels.
+    """
+
+    ONNX = ("LRN",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x = ctx.operands[0]
+        type_, size = tensor_type(x), ctx.attr("size")
+        if size is None or size < 1 or type_.rank < 2:
+            raise ctx.unsupported("LRN needs channels and a size", got=f"{type_}, size {size}")
+        before, behind = (size - 1) // 2, size // 2
+        rows = (type_.shape[0], const(1), type_.shape[1], product(type_.shape[2:]))
+        squares = ctx.emit(ReshapeOp, [ctx.emit(MulOp, [x, x])], shape=rows)
+        window = {"kernel": (size, 1), "strides": (1, 1), "pads": (before, 0, behind, 0), "dilations": (1, 1)}
+        mean = ctx.emit(AveragePoolOp, [squares], ceil_mode=False, count_include_pad=True, **window)
+        mean = ctx.emit(ReshapeOp, [mean], shape=type_.shape)
+        factors = (ctx.attr("alpha", 1e-4), -ctx.attr("beta", 0.75), ctx.attr("bias", 1.0))
+        alpha, beta, bias = (ctx.constant_value(number(v, type_.dtype)) for v in factors)
+        base = ctx.emit(AddOp, [ctx.emit(MulOp, [mean, alpha]), bias])
+        return ctx.emit(MulOp, [x, ctx.emit(PowOp, [base, beta])])
 
 
 class Clip(Expansion):
