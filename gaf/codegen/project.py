@@ -3,6 +3,7 @@
 
 kernels/   NAME.cpp (the kernel), NAME.asc (its CANN 9 entry and launch), the device library's headers
 host/      NAME_tiling.h (host tiling), launch.h and launch.cpp (one function per kernel), gaf_host.h
+check/     main.cpp and entries.h: a program that runs the kernels on stored inputs (`check_cases` makes the data)
 CMakeLists.txt, README.md
 """
 
@@ -71,6 +72,8 @@ def project_files(
         found[f"host/{entry.name}_tiling.h"] = entry.tiling
     found["host/launch.h"] = _launch_header(entries)
     found["host/launch.cpp"] = _launch_source(entries)
+    found["check/main.cpp"] = (device / "check_main.cpp").read_text(encoding="utf-8")
+    found["check/entries.h"] = _check_entries(entries)
     found["CMakeLists.txt"] = _cmake(names, soc)
     found["README.md"] = _readme(entries, soc)
     return dict(sorted(found.items()))
@@ -235,6 +238,66 @@ def _launch_source(entries: Sequence[_Entry]) -> str:
     return _text([*lines, "}  // namespace gaf_kernels"])
 
 
+def _check_entries(entries: Sequence[_Entry]) -> str:
+    """The launches by name, for the check program."""
+    lines = [
+        "// The launches of launch.h by name, with tensors and sizes as arrays in the order of their parameters.",
+        "#ifndef GAF_CHECK_ENTRIES_H", "#define GAF_CHECK_ENTRIES_H", "", "#include <cstddef>", "#include <cstdint>",
+        "", '#include "launch.h"', "", "namespace gaf_check {", "",
+        "struct Entry {", "    const char *name;", "    size_t tensors, sizes;",
+        "    const char *(*launch)(void **p, void *workspace, void *stream, const int64_t *s);",
+        "    uint64_t (*workspace)(const int64_t *s);", "};", "", "const Entry ENTRIES[] = {",
+    ]  # fmt: skip
+    for e in entries:
+        tensors = "".join(f"p[{i}], " for i in range(len(e.args)))
+        sizes = ", ".join(f"s[{i}]" for i in range(len(e.symbols)))
+        s = "const int64_t *s" if e.symbols else "const int64_t *"
+        lines += [
+            f'    {{"{e.name}", {len(e.args)}, {len(e.symbols)},',
+            f"     [](void **p, void *workspace, void *stream, {s}) {{",
+            f"         return gaf_kernels::{e.name}({tensors}workspace, stream{_lead(sizes)});",
+            "     },",
+            f"     []({s}) {{ return gaf_kernels::{e.name}_workspace({sizes}); }}}},",
+        ]
+    return _text([*lines, "};", "", "}  // namespace gaf_check", "", "#endif  // GAF_CHECK_ENTRIES_H"])
+
+
+@dataclass(frozen=True)
+class CheckCase:
+    """One launch that the check program repeats: tensors in the order of the kernel's arguments.
+
+    `dtypes` are names of the IR (f32, bf16, i64, ui8, i1 ...); `tolerances` belong to the outputs, which come last.
+    """
+
+    kernel: str
+    sizes: Sequence[int]
+    dtypes: Sequence[str]
+    tensors: Sequence[bytes]
+    tolerances: Sequence[float]
+
+
+def check_cases(cases: Sequence[CheckCase], budget: int) -> dict[str, bytes]:
+    """The data of the check program by path in the project; cases beyond `budget` bytes are named and left out."""
+    lines = ["# kernel, number of tensors, sizes; then per tensor: role, dtype, file, tolerance"]
+    found: dict[str, bytes] = {}
+    spent = 0
+    for number, case in enumerate(cases):
+        size = sum(map(len, case.tensors))
+        if spent + size > budget:
+            lines.append(f"# {case.kernel}: left out, its tensors take {size} bytes")
+            continue
+        spent += size
+        lines.append(" ".join(map(str, [case.kernel, len(case.tensors), *case.sizes])))
+        inputs = len(case.tensors) - len(case.tolerances)
+        for i, (dtype, data) in enumerate(zip(case.dtypes, case.tensors, strict=True)):
+            file = f"data/{number}_{i}.bin"
+            end = f"out {dtype} {file} {case.tolerances[i - inputs]:.3g}" if i >= inputs else f"in {dtype} {file}"
+            lines.append(end)
+            found[f"check/{file}"] = data
+    found["check/cases.txt"] = ("\n".join(lines) + "\n").encode()
+    return found
+
+
 def _cmake(names: Sequence[str], soc: str) -> str:
     cpp = "\n".join(f"    kernels/{n}.cpp" for n in names)
     asc = "\n".join(f"    kernels/{n}.asc" for n in names)
@@ -277,6 +340,13 @@ endif()
 
 set_target_properties(gaf_kernels PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
 target_include_directories(gaf_kernels PRIVATE kernels PUBLIC host)
+
+# Runs the kernels on stored inputs: build/gaf_check check
+add_executable(gaf_check check/main.cpp)
+set_target_properties(gaf_check PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+target_include_directories(gaf_check PRIVATE check $ENV{{ASCEND_HOME_PATH}}/include)
+target_link_directories(gaf_check PRIVATE $ENV{{ASCEND_HOME_PATH}}/lib64)
+target_link_libraries(gaf_check PRIVATE gaf_kernels ascendcl)
 """
 
 
@@ -293,7 +363,9 @@ Made by gaf for the Ascend 910B. Kernel sources are in `kernels/`, launch functi
     cmake -B build && cmake --build build      # CANN 9 if its ASC package is found, else CANN 8
 
 Options: `-DSOC_VERSION={soc}` (CANN 8), `-DCMAKE_ASC_ARCHITECTURES=dav-2201` (CANN 9). The result is
-`libgaf_kernels.so`.
+`libgaf_kernels.so`, and `gaf_check`, which runs every kernel on stored inputs and compares the results:
+
+    build/gaf_check check                      # exit code 0 if all agree
 
 ## Kernels
 

@@ -9,7 +9,7 @@ a call of the twin's launcher, and the kernel's type (`__vector__`, `__cube__`, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from gaf.errors import InvalidInputError
@@ -31,6 +31,10 @@ WITH_SCHEDULER = {
 """What a `__vector__` or `__cube__` kernel becomes that waits for other cores: the device compiler sees it."""
 
 _BETWEEN_CORES = re.compile(r"\b(?:SyncAll|CrossCoreSetFlag|CrossCoreWaitFlag)\b")
+
+_QUALIFIER_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(__vector__|__cube__|__mix__[ \t]*\([^()\n]*\))[ \t]*$", re.M
+)
 
 
 @dataclass
@@ -145,7 +149,7 @@ _ATTRIBUTE = re.compile(
 )
 
 
-def _kernels(plain: str) -> Iterator[KernelDeclaration]:
+def _kernels(plain: str, qualifiers: Mapping[str, str]) -> Iterator[KernelDeclaration]:
     seen = set()
     for match in re.finditer(r"\b__global__\b", plain):
         # The declaration starts behind the previous statement, block or preprocessor line.
@@ -171,7 +175,7 @@ def _kernels(plain: str) -> Iterator[KernelDeclaration]:
         if word is None:
             continue
         end = matching_bracket(plain, bracket, "a parameter list")
-        head = plain[start:bracket]
+        head = re.sub(r"\b[A-Za-z_]\w*\b", lambda m: qualifiers.get(m[0], m[0]), plain[start:bracket])
         after = re.match(r"\s*(?:noexcept\s*)?([{;])", plain[end + 1 :])
         if after is None:
             continue
@@ -263,14 +267,16 @@ def _launches(plain: str) -> Iterator[tuple[int, int, int, int, int]]:
         at = plain.find(LAUNCH, end)
 
 
-def rewrite_source(text: str, name: str) -> RewrittenSource:
+def rewrite_source(text: str, name: str, qualifiers: Mapping[str, str] | None = None) -> RewrittenSource:
     """Make the launches and kernel definitions of one file plain C++.
+
+    `qualifiers` are macros that stand for a kernel's type (see `qualifier_macros`).
 
     Raises InvalidInputError naming `name` and the line for a launch or kernel that can't be read.
     """
     plain = blank_out(text)
     try:
-        kernels = list(_kernels(plain))
+        kernels = list(_kernels(plain, qualifiers or {}))
         launches = list(_launches(plain))
     except InvalidInputError as e:
         raise InvalidInputError(e.what, where=f"{name}, {e.where}", expected=e.expected) from None
@@ -309,6 +315,12 @@ def rewrite_source(text: str, name: str) -> RewrittenSource:
         at = end
     out.append(text[at:])
     return RewrittenSource("".join(out), kernels, bool(edits))
+
+
+def qualifier_macros(text: str) -> dict[str, str]:
+    """Macros that a file defines as a kernel's type: `#define NAME __mix__(1, 2)`."""
+    found = _QUALIFIER_MACRO.findall(blank_out(text))
+    return dict(found)
 
 
 def parameter_name(parameter: str) -> str:

@@ -132,6 +132,14 @@ def test_a_missing_source_is_named(tmp_path: Path) -> None:
         build_program([SAMPLES / "atomic.asc"], tmp_path / "out", "slow")
 
 
+def test_a_launch_of_a_kernel_that_is_not_among_the_sources_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "main.cpp"
+    source.write_text('#ifdef USED\n#include "aclrtlaunch_lost.h"\n#endif\nint main() { return 0; }\n')
+    build_program([source], tmp_path / "out")
+    with pytest.raises(CompileError, match="no source defines the kernel 'lost'"):
+        build_program([source], tmp_path / "out", defines=["USED"])
+
+
 def test_the_compiler_s_message_names_the_line_of_the_source(tmp_path: Path) -> None:
     source = tmp_path / "wrong.asc"
     source.write_text(

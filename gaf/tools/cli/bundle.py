@@ -36,6 +36,7 @@ ENTRIES = frozenset(
         "ir",
         "kernels",
         "host",
+        "check",
         "verify",
         "CMakeLists.txt",
         "README.md",
@@ -75,6 +76,16 @@ class Workspace:
                 path = self.folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _cannot_write(self.target, error) from None
+
+    def write_bytes(self, files: Mapping[str, bytes]) -> None:
+        """Binary files by path in the folder."""
+        try:
+            for name, data in files.items():
+                path = self.folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
         except OSError as error:
             raise _cannot_write(self.target, error) from None
 
@@ -241,6 +252,7 @@ runtime. `gaf run THIS_FOLDER --inputs in.npz` runs the generated kernels.
 | `ir/graph.mlir`, `ir/fused.mlir` | the model as imported; with its kernels |
 | `ir/tile.mlir`, `ir/ascendc.mlir` | the kernels as tile programs; as Ascend C calls |
 | `kernels/`, `host/`, `CMakeLists.txt` | the kernels in Ascend C, their host tiling and launch functions, and how to build them |
+| `check/` | a program that runs every kernel on stored inputs and compares the results |
 | `verify/` | inputs, outputs and tolerances of the verification |
 
 {kernels}

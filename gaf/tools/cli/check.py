@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gaf check`: do the generated kernels compile against the headers of a CANN toolkit? Types only; no NPU needed."""
+"""`gaf check`: do the generated kernels and their host code compile against the headers of a CANN toolkit? Types only; no NPU needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaf.errors import EXIT_COMPILER, EXIT_OK, InvalidInputError
@@ -91,22 +91,43 @@ def run(args: argparse.Namespace, out: Output) -> int:
             for result in pool.map(lambda path: _check([*command, *flags], path), kernels):
                 checked.append(result)
                 show(result.name, len(checked), len(kernels))
+        host = [_check_host(command, Path(args.folder), path, flags) for path, flags in host_code(args)]
     bad = [c for c in checked if c.errors]
+    wrong = [c for c in host if c.errors]
     lines = [
         f"{c.name}: {'ok' if not c.errors else 'FAILED'}" + "".join(f"\n    {e}" for e in c.errors[:5])
-        for c in checked
+        for c in [*checked, *host]
     ]
     lines.append(f"{len(checked) - len(bad)} of {len(checked)} kernels type-check against {args.cann}")
     out.result(
         "\n".join(lines),
         {
             "command": "check",
-            "ok": not bad,
+            "ok": not bad and not wrong,
             "cann": args.cann,
             "kernels": {c.name: c.errors for c in checked},
+            "host": {c.name: c.errors for c in host},
         },
     )
-    return EXIT_COMPILER if bad else EXIT_OK
+    return EXIT_COMPILER if bad or wrong else EXIT_OK
+
+
+def host_code(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
+    """Host sources that compile without generated stubs, with the flags that they need.
+
+    The check program needs the toolkit's acl headers; without them it is left out.
+    """
+    folder = Path(args.folder)
+    if (folder / "host/launch.cpp").is_file():
+        yield "host/launch.cpp", ["-DGAF_CANN9"]
+    acl = min(Path(args.cann).rglob("acl/acl.h"), key=lambda p: (len(p.parts), str(p)), default=None)
+    if acl is not None and (folder / "check/main.cpp").is_file():
+        yield "check/main.cpp", [f"-I{folder / 'host'}", f"-I{acl.parents[1]}"]
+
+
+def _check_host(command: Sequence[str], folder: Path, name: str, flags: Sequence[str]) -> Checked:
+    plain = [c for c in command if not c.startswith("-D")]
+    return replace(_check([*plain, *flags], folder / name), name=name)
 
 
 def include_folders(toolkit: Path) -> list[Path]:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gaf.codegen.project import CheckCase, check_cases
+from gaf.dialects.common import dtype as dt
 from gaf.errors import EXIT_MISMATCH, EXIT_OK
 from gaf.tools.cli import bundle
 from gaf.tools.cli.common import (
@@ -27,7 +29,11 @@ from gaf.tools.cli.common import (
 if TYPE_CHECKING:
     from gaf.compiler import FusedModel
     from gaf.report.model import Report
+    from gaf.runtime.executor import Launch
     from gaf.runtime.verify import Verification
+
+CHECK_BYTES = 32 << 20
+"""What the data of the check program may take."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,13 +107,41 @@ def write(
         report = build_report(fused, worst(verifications), symbols)
         bundle.write_model(fused, space)
         bundle.write_report(report, {k.name: k.source for k in fused.kernels}, space)
+        recorder = CaseRecorder(verifications)
         if inputs is not None and verifications:
             space.write_arrays("verify/inputs.npz", inputs)
-            space.write_arrays("verify/outputs.npz", fused.run(inputs, verifications[0].engine))
+            space.write_arrays("verify/outputs.npz", fused.run(inputs, verifications[0].engine, recorder.observe))
             space.write(
                 {"verify/verification.json": bundle.json_text([verification_json(v) for v in verifications])}
             )
+        space.write_bytes(check_cases(list(recorder.cases.values()), CHECK_BYTES))
     return report
+
+
+class CaseRecorder:
+    """Keeps the first launch of every kernel for the project's check program."""
+
+    def __init__(self, verifications: list[Verification]) -> None:
+        self.cases: dict[str, CheckCase] = {}
+        self._tolerance: dict[tuple[str | None, str], float] = {}
+        for c in (c for v in verifications for c in v.launches):
+            self._tolerance[c.kernel, c.name] = max(c.tolerance, self._tolerance.get((c.kernel, c.name), 0.0))
+
+    def observe(self, launch: Launch) -> None:
+        from gaf.runtime.executor import kernel_args
+
+        kernel = launch.kernel
+        if kernel.name in self.cases:
+            return
+        arrays = [*(launch.operands[i] for i in kernel_args(launch.fused)), *launch.outputs]
+        names = [r.name_hint or f"output {i}" for i, r in enumerate(launch.fused.results)]
+        self.cases[kernel.name] = CheckCase(
+            kernel.name,
+            [launch.symbols[s] for s in kernel.host.symbols],
+            [dt.of_numpy(a.dtype).name for a in arrays],
+            [a.tobytes() for a in arrays],
+            [self._tolerance.get((kernel.name, n), 0.0) for n in names],
+        )
 
 
 def worst(verifications: list[Verification]) -> Verification | None:
