@@ -25,6 +25,7 @@ from gaf.frontend import custom
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.onnx import reader, support
 from gaf.frontend.onnx.context import NodeContext, attribute_value
+from gaf.frontend.onnx.expand import expansion
 from gaf.frontend.onnx.foreign import emit_foreign
 from gaf.frontend.onnx.frames import Frame, function_opsets, resolved_attributes, result_list
 from gaf.frontend.onnx.nodes import NodeRules, node_label, order_nodes
@@ -242,6 +243,9 @@ class _Importer:
                 case Way.CUSTOM:
                     results = self._custom(frame, node, operands, attributes, location, where)
                 case Way.HOST:
+                    found = self._expansion(node, operands, attributes, domain, opset)
+                    if found is not None:
+                        return self._call(frame, node, found, key, operands, attributes, location, where)
                     results = self._foreign(node, operands, attributes, opset, location, where)
                 case None:  # in a branch of an If whose nodes were not looked at before
                     raise support.Unsupported({(domain, node.op_type): [location]}).error(self.where)
@@ -398,6 +402,22 @@ class _Importer:
         for name, new in zip(op.mutated_numbers, results[count:]):
             frame.values[node.input[name]] = new
         return results[:count]
+
+    def _expansion(
+        self,
+        node: NodeProto,
+        operands: Sequence[SSAValue | None],
+        attributes: Mapping[str, AttributeProto],
+        domain: str,
+        opset: int,
+    ) -> FunctionProto | None:
+        """The function that ONNX defines for just this node, if gaf takes all of it."""
+        schema = support.schema_of(domain, node.op_type, opset)
+        if schema is None or domain:
+            return None
+        known = [None if v is None else (tensor_type(v), self.builder.known(v)) for v in operands]
+        defaults = {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+        return expansion(schema, node, {**defaults, **attributes}, known, opset, load_onnx)
 
     def _foreign(
         self,
