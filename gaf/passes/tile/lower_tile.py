@@ -377,18 +377,17 @@ class Lowering:
         if not picked.is_fraction:
             span = e.name((lanes - 1) * picked.mul + 1, "span")
             return Picks(span, picked.mul, const(0), 1, const(0)), const(0)
-        at = e.name(e.evaluate(picked.rest) + e.windows[axis][0] * picked.mul, "place")
-        start = e.name(at // picked.div, "start")
-        rest = e.name(at - start * picked.div, "rest")
+        # nothing that may be negative gets a name: names are known to be >= 0
+        at = e.evaluate(picked.rest) + e.windows[axis][0] * picked.mul
+        start, rest = at // picked.div, e.name(at % picked.div, "rest")
         limits = replace(
             picked,
             low=None if picked.low is None else e.evaluate(picked.low),
             high=None if picked.high is None else e.evaluate(picked.high),
         )
-        first = e.name(limits.clamp(start), "first_place")
+        first = limits.clamp(start)
         last = limits.clamp(start + ((lanes - 1) * picked.mul + rest) // picked.div)
-        span = e.name(last - first + 1, "span")
-        return Picks(span, picked.mul, rest, picked.div, e.name(start - first, "shift")), first
+        return Picks(e.name(last - first + 1, "span"), picked.mul, rest, picked.div, start - first), first
 
     def _load_box(
         self, op: LoadOp, axes: tuple[str, ...], start: Expr, stride: Expr, picks: Picks | None, e: VectorEmitter

@@ -548,6 +548,20 @@ def conv() -> Iterator[Case]:
                 1e-4,
                 opsets=opsets,
             )
+    for mode, coordinates, rounding, sizes, scales in (
+        ("nearest", "asymmetric", "floor", (10, 12), ((2, 1), (2, 1))),
+        ("nearest", "half_pixel", "round_prefer_floor", (8, 4), ((8, 5), (2, 3))),
+        ("nearest", "half_pixel", "ceil", (1, 9), ((1, 5), (3, 2))),
+        ("nearest", "asymmetric", "round_prefer_ceil", (3, 4), ((3, 5), (2, 3))),
+        ("linear", "half_pixel", "floor", (10, 9), ((2, 1), (3, 2))),
+        ("linear", "align_corners", "floor", (3, 11), ((3, 5), (11, 6))),
+        ("linear", "pytorch_half_pixel", "floor", (1, 4), ((1, 5), (2, 3))),
+        ("cubic", "half_pixel", "floor", (10, 4), ((2, 1), (2, 3))),
+    ):
+        up, down = zip(*scales)
+        attrs = {"mode": mode, "coordinates": coordinates, "rounding": rounding, "cubic": -0.75, "axes": (2, 3)}
+        attrs |= {"sizes": sizes, "numerators": up, "denominators": down}
+        yield Case("resize", (normal(1, 2, 5, 6),), attrs, 1e-4, opsets=(13, 18, 19))
     plain, wide = window(2, 2, 1), window(1, 2, 0, 2)
     yield Case("lp_pool", (normal(1, 2, 6, 7),), {"kernel": (3, 2), "ceil_mode": False, "p": 2, **plain}, 1e-4)
     yield Case("lp_pool", (normal(1, 2, 6, 7),), {"kernel": (3, 2), "ceil_mode": False, "p": 3, **plain}, 1e-4)

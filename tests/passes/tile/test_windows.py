@@ -15,6 +15,7 @@ from gaf.dialects.common.index import sym
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.ops.conv import ConvOp
 from gaf.dialects.graph.ops.pool import AveragePoolOp, LpPoolOp, MaxPoolOp
+from gaf.dialects.graph.ops.resize import ResizeOp
 from gaf.dialects.graph.types import TensorType
 from tests.passes.tile.windows import CHECK, SLOW, build, judged, values, window
 
@@ -59,6 +60,28 @@ def test_integer_max_pool_pads_with_the_lowest_value(kind: dt.DType) -> None:
     model = build(MaxPoolOp, TensorType.of((2, 3, 6, 5), kind), around=False, ceil_mode=False, **attrs)
     x = np.random.default_rng(0).integers(-128 if kind is dt.I8 else 0, -100 if kind is dt.I8 else 9, (2, 3, 6, 5))
     judged(model, {"x": x.astype(kind.numpy)}, "tile", "interpreter")
+
+
+def resized(mode: str, coordinates: str, *scales: tuple[int, int], sizes: tuple[Any, ...]) -> dict[str, Any]:
+    up, down = zip(*scales)
+    attrs = {"mode": mode, "coordinates": coordinates, "rounding": "floor", "cubic": -0.75, "axes": (2, 3)}
+    return {**attrs, "sizes": sizes, "numerators": up, "denominators": down}
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "asymmetric"])
+def test_resize(mode: str, coordinates: str) -> None:
+    """Lanes at rounded fractions within the ends of a row."""
+    attrs = resized(mode, coordinates, (2, 1), (3, 2), sizes=(10, 13))
+    model = build(ResizeOp, TensorType.of((sym("N"), 2, 5, 9), dt.F32), **attrs)
+    judged(model, {"x": values((2, 2, 5, 9))}, "tile", "interpreter")
+
+
+@CHECK
+def test_compiled_resize() -> None:
+    attrs = resized("linear", "half_pixel", (2, 1), (2, 1), sizes=(2 * sym("H"), 600))
+    model = build(ResizeOp, TensorType.of((2, 2, sym("H"), 300), dt.F16), around=False, **attrs)
+    judged(model, {"x": values((2, 2, 3, 300), dt.F16)}, "check")
 
 
 def test_symbolic_height_and_width() -> None:

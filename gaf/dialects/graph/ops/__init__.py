@@ -23,5 +23,6 @@ FAMILIES = (
     "create",
     "conv",
     "pool",
+    "resize",
 )
 """Modules of this package that define graph ops. A new family is one more name here."""

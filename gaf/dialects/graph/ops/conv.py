@@ -40,6 +40,7 @@ from gaf.dialects.graph.ops.window import (
     check_window,
     output_size,
     resolve_pads,
+    whole_part,
     window_attributes,
     window_dims,
     window_read,
@@ -247,7 +248,7 @@ class ConvTransposeOp(ConvBase):
             guards.append(Guard(at, const(0), x.shape[2 + i] * stride))
             if stride > 1:
                 place = cast(Coord(f"d{2 + n + i}"), dt.F32) + float(pad) - cast(Coord(f"d{2 + i}"), dt.F32) * float(dilation)
-                apart.append(call("eq", call("floormod", place, float(stride)), 0.0))
+                apart.append(call("eq", place - whole_part(place, stride) * float(stride), 0.0))
         body: Scalar = Arg(0)
         for hit in apart:
             body = call("select", hit, body, 0.0)

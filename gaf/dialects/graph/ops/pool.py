@@ -41,6 +41,7 @@ from gaf.dialects.graph.ops.window import (
     check_window,
     output_size,
     resolve_pads,
+    whole_part,
     window_attributes,
     window_dims,
     window_read,
@@ -279,8 +280,8 @@ class AveragePoolOp(PoolOp):
 
         def taps(distance: Scalar) -> Scalar:
             """How many of 0, dilation, 2 * dilation, ... are below a distance."""
-            if dilation > 1:  # + 0.5: the quotient never comes near an integer, however it is rounded
-                distance = call("floor", (distance + (dilation - 0.5)) / float(dilation))
+            if dilation > 1:
+                distance = whole_part(distance + float(dilation - 1), dilation)
             return call("min", call("max", distance, 0.0), float(kernel))
 
         inside = taps(Extent(end) - first)

@@ -21,6 +21,7 @@ from gaf.dialects.common.index import (
     minimum,
     sym,
 )
+from gaf.dialects.common.scalar import Scalar, call
 from gaf.dialects.graph.contract import AtenContext, ImportContext
 from gaf.dialects.graph.meaning import Dim, Guard, Read
 from gaf.errors import InvalidInputError
@@ -143,6 +144,14 @@ def window_read(
     ]
     guards = tuple(Guard(at, const(0), size) for at, size in zip(places, shape[2:]))
     return Read((sym("d0"), channel, *places), operand, guards=guards, fill=fill)
+
+
+def whole_part(value: Scalar, div: int) -> Scalar:
+    """`value floordiv div` of whole numbers below 2^21 in size, as floats.
+
+    With half a unit more the quotient never comes near an integer, however it is rounded.
+    """
+    return call("floor", (value + 0.5) / float(div))
 
 
 def windows(
