@@ -342,7 +342,7 @@ def _build_kernel(compiler: Compiler, name: str, source: str, mode: str) -> Path
     if target.exists():
         return target
     unit = f'#include "{name}.cpp"\n#include "gaf_twin_launch.h"\nGAF_TWIN_ENTRY({name})\n'
-    headers = _precompiled(compiler, tuple(flags), cache)
+    headers = _precompiled(compiler, tuple(flags), cache, source)
     with work_dir(cache) as work:
         (work / f"{name}.cpp").write_text(source)
         (work / "unit.cpp").write_text(unit)
@@ -366,27 +366,31 @@ def _build_kernel(compiler: Compiler, name: str, source: str, mode: str) -> Path
     return target
 
 
-KERNEL_HEADERS = ("gaf_scalar.h", "gaf_vector.h", "gaf_cube.h", "gaf_twin_launch.h")
+KERNEL_HEADERS = ("gaf_compat.h", "gaf_scalar.h", "gaf_vector.h", "gaf_cube.h")
+"""What generated kernels begin with: some or all of these, in this order."""
 
 _headers_lock = threading.Lock()
 
 
-def _precompiled(compiler: Compiler, flags: tuple[str, ...], cache: Path) -> list[str]:
-    """Flags that include what all kernels include in compiled form, made once for each set of flags.
+def _precompiled(compiler: Compiler, flags: tuple[str, ...], cache: Path, source: str) -> list[str]:
+    """Flags that include the headers that a kernel begins with in compiled form, made once for each set of flags.
 
-    Reading the headers anew takes a third of a kernel's compile time. Nothing with clang, which spells it
-    otherwise.
+    Reading the headers anew takes a third of a kernel's compile time. Nothing for sources that begin otherwise,
+    and with clang, which spells it otherwise.
     """
-    if compiler.clang:
+    included = [h for h in KERNEL_HEADERS if f'#include "{h}"' in source]
+    first = next((line for line in source.splitlines() if line.startswith("#")), "")
+    if compiler.clang or not included or first != f'#include "{included[0]}"':
         return []
-    key = key_of(tree_digest(INCLUDE, DEVICE), *compiler.command, compiler.version, *flags)
+    text = "".join(f'#include "{h}"\n' for h in included)
+    key = key_of(text, tree_digest(INCLUDE, DEVICE), *compiler.command, compiler.version, *flags)
     folder = cache / f"headers-{key}"
     header, compiled = folder / "kernel.h", folder / "kernel.h.gch"
     with _headers_lock:
         if not compiled.exists():
             with build_lock(cache / "headers.lock"), work_dir(cache) as work:
                 if not compiled.exists():
-                    (work / "kernel.h").write_text("".join(f'#include "{h}"\n' for h in KERNEL_HEADERS))
+                    (work / "kernel.h").write_text(text)
                     command = [*compiler.command, *flags, f"-I{INCLUDE}", f"-I{DEVICE}", "-x", "c++-header"]
                     out = work / "kernel.h.gch"
                     run_compiler([*command, str(work / "kernel.h"), "-o", str(out)], "headers of kernels")
