@@ -40,6 +40,9 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
         difference = builder.compute("cast", [builder.coordinate(exprs[0] - exprs[1])], dt.F32)  # type: ignore[operator]
         return builder.map(function, [difference, builder.number(0.0, dt.F32)], dt.BOOL)
     if function in COMPARISONS:
+        wide = [n.dtype == dt.I64 and n.kind != "number" and bound(builder, a) is None for a, n in zip(args, nodes)]
+        if wide.count(True) == 1:
+            return compare_wide(builder, function, args, other=args[wide.index(False)])
         return builder.map(function, [word(builder, a) for a in args], dt.BOOL)
     if function == "select":
         return builder.map(function, [args[0], *(word(builder, a) for a in args[1:])], dt.I32)
@@ -58,6 +61,30 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
             raise NotFusible(f"'{function}' on i64 values that may need more than 32 bits; it stays on the host")
         return result
     raise NotFusible(f"'{function}' on {kinds[0]} has no vector form; it stays on the host")
+
+
+NEAR = 1 << 30
+"""Integers below this stay below 2**31 when float32 rounds them."""
+
+
+def compare_wide(builder: Builder, function: str, args: Sequence[int], other: int) -> int:
+    """A comparison of any int64 with `other`, an integer below 2**30: as float32, and as int32 where that can't tell.
+
+    Rounding keeps order, so different floats decide. Equal ones mean that the int64 is close to `other` and fits
+    int32, whatever the conversion makes of numbers that don't.
+    """
+    most = bound(builder, other)
+    if most is None or most >= NEAR:
+        raise NotFusible("a comparison of i64 with a value that may need more than 30 bits; it stays on the host")
+    floats = [builder.compute("cast", [a], dt.F32) for a in args]
+    words = [builder.map("cast", [a], dt.I32) if a != other else word(builder, a) for a in args]
+    same = builder.map("eq", floats, dt.BOOL)
+    if function in ("eq", "ne"):
+        equal = builder.map("and", [same, builder.map("eq", words, dt.BOOL)], dt.BOOL)
+        return equal if function == "eq" else builder.map("not", [equal], dt.BOOL)
+    strict = {"le": "lt", "ge": "gt"}.get(function, function)
+    close = builder.map("and", [same, builder.map(function, words, dt.BOOL)], dt.BOOL)
+    return builder.map("or", [builder.map(strict, floats, dt.BOOL), close], dt.BOOL)
 
 
 def word(builder: Builder, number: int) -> int:

@@ -112,6 +112,25 @@ def test_narrow_integers_compare(op: type[GraphOp], kind: dt.DType) -> None:
     on_device(g.finish(g.add(op, g["x"], g["y"]), g.add(CastOp, g["x"], to=I64)))
 
 
+@pytest.mark.parametrize("op", COMPARE, ids=lambda o: o.name)
+def test_any_int64_compares_with_a_small_one(op: type[GraphOp]) -> None:
+    """Token ids and padding values: exact also where float32 rounds and int32 wraps."""
+    near = [5, 6, -1, 2**24, 2**24 + 1, 2**24 + 2, 2**29 - 1, 2**29]
+    wide = [v + k for v in near for k in (0, 1, -1, 1 << 32, -(1 << 32))] + [2**63 - 1, -(2**63), 2**31, -(2**31) - 1]
+    g = Graph(x=([len(wide)], I64), y=([len(near), 1], I16))
+    mask = g.add(op, g["x"], g.constant(5, I64))
+    limit = g.add(op, g.constant([[v] for v in near], I64), g["x"])
+    fused = g.finish(mask, limit, g.add(op, g["x"], g.add(CastOp, g["y"], to=I64)))
+    assert not fused.fallbacks, fused.fallbacks
+    inputs = {"x": np.asarray(wide), "y": np.asarray([[v % 7] for v in near], np.int16)}
+    want = run_model(fused.source_model, inputs)
+    for engine in ("interpreter", "host"):
+        got = fused.run(inputs, engine)
+        for name, array in want.items():
+            np.testing.assert_array_equal(got[name], array)
+    assert not fused.verify(inputs, engine="check").violations
+
+
 @pytest.mark.parametrize("kind", [BOOL, U8, I8, I16, I32, I64], ids=str)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_views_of_every_dtype(kind: dt.DType, axis: int) -> None:
