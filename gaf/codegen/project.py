@@ -3,6 +3,7 @@
 
 kernels/   NAME.cpp (the kernel), NAME.asc (its CANN 9 entry and launch), the device library's headers
 host/      NAME_tiling.h (host tiling), launch.h and launch.cpp (one function per kernel), gaf_host.h
+torch/     binding.cpp: the kernels as PyTorch operators
 check/     main.cpp and entries.h: a program that runs the kernels on stored inputs (`check_cases` makes the data)
 CMakeLists.txt, README.md
 """
@@ -21,6 +22,7 @@ from gaf.codegen.expr import field_signs
 from gaf.codegen.host import HOST_HEADER, HostTiling
 from gaf.codegen.printer import plain_text, print_kernel, wrap
 from gaf.codegen.super_kernel import SuperKernel
+from gaf.codegen.torch_binding import torch_binding
 from gaf.dialects.ascendc.attributes import KernelKind, cpp_type
 from gaf.dialects.ascendc.kernel import KernelOp, tiling_struct
 from gaf.dialects.ascendc.sync import SyncAllOp
@@ -72,6 +74,7 @@ def project_files(
         found[f"host/{entry.name}_tiling.h"] = entry.tiling
     found["host/launch.h"] = _launch_header(entries)
     found["host/launch.cpp"] = _launch_source(entries)
+    found["torch/binding.cpp"] = torch_binding(kernels)
     found["check/main.cpp"] = (device / "check_main.cpp").read_text(encoding="utf-8")
     found["check/entries.h"] = _check_entries(entries)
     found["CMakeLists.txt"] = _cmake(names, soc)
@@ -303,7 +306,7 @@ def _cmake(names: Sequence[str], soc: str) -> str:
     asc = "\n".join(f"    kernels/{n}.asc" for n in names)
     return f"""\
 # Builds the generated kernels and their launch functions as one shared library, with CANN 8 or CANN 9.
-cmake_minimum_required(VERSION 3.16)
+cmake_minimum_required(VERSION 3.19)
 
 set(SOC_VERSION "{soc}" CACHE STRING "chip, for CANN 8")
 set(CMAKE_ASC_ARCHITECTURES "dav-2201" CACHE STRING "architecture, for CANN 9")
@@ -347,6 +350,23 @@ set_target_properties(gaf_check PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED
 target_include_directories(gaf_check PRIVATE check $ENV{{ASCEND_HOME_PATH}}/include)
 target_link_directories(gaf_check PRIVATE $ENV{{ASCEND_HOME_PATH}}/lib64)
 target_link_libraries(gaf_check PRIVATE gaf_kernels ascendcl)
+
+# The kernels as PyTorch operators: torch.ops.load_library("build/libgaf_torch.so")
+option(GAF_TORCH "build the PyTorch extension (needs torch and torch_npu)" OFF)
+if(GAF_TORCH)
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  execute_process(COMMAND ${{Python3_EXECUTABLE}} -c "import torch; print(torch.utils.cmake_prefix_path)"
+    OUTPUT_VARIABLE GAF_TORCH_CMAKE OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${{Python3_EXECUTABLE}} -c "import os, torch_npu; print(os.path.dirname(torch_npu.__file__))"
+    OUTPUT_VARIABLE GAF_TORCH_NPU OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  list(APPEND CMAKE_PREFIX_PATH ${{GAF_TORCH_CMAKE}})
+  find_package(Torch REQUIRED)
+  add_library(gaf_torch SHARED torch/binding.cpp)
+  set_target_properties(gaf_torch PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
+  target_include_directories(gaf_torch PRIVATE ${{GAF_TORCH_NPU}}/include $ENV{{ASCEND_HOME_PATH}}/include)
+  target_link_directories(gaf_torch PRIVATE ${{GAF_TORCH_NPU}}/lib)
+  target_link_libraries(gaf_torch PRIVATE gaf_kernels ${{TORCH_LIBRARIES}} torch_npu)
+endif()
 """
 
 
@@ -366,6 +386,12 @@ Options: `-DSOC_VERSION={soc}` (CANN 8), `-DCMAKE_ASC_ARCHITECTURES=dav-2201` (C
 `libgaf_kernels.so`, and `gaf_check`, which runs every kernel on stored inputs and compares the results:
 
     build/gaf_check check                      # exit code 0 if all agree
+
+With `-DGAF_TORCH=ON` (torch and torch_npu installed) also `libgaf_torch.so`, in which every kernel is an operator; sizes
+follow the tensors:
+
+    torch.ops.load_library("build/libgaf_torch.so")
+    y = torch.ops.gaf.KERNEL(x, rows, columns)     # `torch.ops.gaf.KERNEL.default` prints the parameters
 
 ## Kernels
 

@@ -37,6 +37,7 @@ ENTRIES = frozenset(
         "kernels",
         "host",
         "check",
+        "torch",
         "verify",
         "CMakeLists.txt",
         "README.md",
@@ -253,6 +254,7 @@ runtime. `gaf run THIS_FOLDER --inputs in.npz` runs the generated kernels.
 | `ir/tile.mlir`, `ir/ascendc.mlir` | the kernels as tile programs; as Ascend C calls |
 | `kernels/`, `host/`, `CMakeLists.txt` | the kernels in Ascend C, their host tiling and launch functions, and how to build them |
 | `check/` | a program that runs every kernel on stored inputs and compares the results |
+| `torch/` | the kernels as PyTorch operators |
 | `verify/` | inputs, outputs and tolerances of the verification |
 
 {kernels}
