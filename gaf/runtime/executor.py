@@ -25,7 +25,7 @@ from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 from gaf.runtime.host_tiles import host_blocks, host_limits
-from gaf.runtime.indices import check_indices
+from gaf.runtime.indices import ScatterPlaces, check_indices, check_places, scatter_places
 from gaf.runtime.memory import pool
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Executor:
             if isinstance(op, WeightOp) and op.weight.data in model.weights
         }
         self._packs: Packs | None = None
+        self._places: dict[FusedOp, list[ScatterPlaces]] = {}
         self._tilings: dict[tuple[str, tuple[int, ...]], Tiling] = {}
 
     def build(self, on_progress: Callable[[str, int, int], None] | None = None) -> None:
@@ -161,6 +162,7 @@ class Executor:
             return run_block(fused.block, operands, self.model.weights, env)
         inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
         check_indices(kernel.index_reads, dict(zip(kernel.arg_names, inputs)), env)
+        check_places(self._scatters(fused), operands, env)
         found = self._run_kernel(kernel, inputs, outputs, env, self._constant_args(fused, inputs))
         if observe is not None:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
@@ -190,7 +192,7 @@ class Executor:
         made = {r for op in chain.span for r in op.results}
         for op, name in steps:
             reads, given = self.kernels[name].index_reads, dict(zip(self.kernels[name].arg_names, _kernel_operands(op)))
-            if any(given[read.ids] in made for read in reads):
+            if any(given[read.ids] in made for read in reads) or self._scatters(op):
                 return False  # positions that the chain itself makes are checked launch by launch
             check_indices(reads, {read.ids: arrays[given[read.ids]] for read in reads}, env)
         launch = chain.kernel.evaluate(env)
@@ -241,6 +243,12 @@ class Executor:
             got="; ".join(reasons) or "no kernel",
             hint="smaller sizes, or fix the dims with --input-shape so that another schedule is chosen",
         )
+
+    def _scatters(self, fused: FusedOp) -> list[ScatterPlaces]:
+        found = self._places.get(fused)
+        if found is None:
+            found = self._places[fused] = scatter_places(fused)
+        return found
 
     def _run_kernel(
         self, kernel: Kernel, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int],

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The positions that a kernel gathers at, checked before a launch: fast code would clamp them silently."""
+"""The positions that a kernel gathers or scatters at, checked before a launch: fast code would clamp them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import NameLoc
 
 from gaf.dialects.common.index import Expr, Func, expr, mod
+from gaf.dialects.graph.contract import location_name
+from gaf.dialects.graph.ops.index import ScatterBase
+from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.dialects.tile.memory import LoadOp
 from gaf.dialects.tile.structure import KernelOp
 from gaf.dialects.tile.types import GmType
@@ -90,4 +93,45 @@ def check_indices(reads: list[IndexRead], arrays: Mapping[str, np.ndarray], env:
                 expected=f"{-size}..{size - 1}: the axis has {size} elements",
                 got=f"{used[first]} at {list(where)} of '{read.ids}'",
                 hint="check the indices, or the size of the table",
+            )
+
+
+@dataclass(frozen=True)
+class ScatterPlaces:
+    """Operand `operand` of a fused op names positions in axes of these sizes, one for each entry of its last dim.
+
+    A single size is that of all its elements.
+    """
+
+    operand: int
+    sizes: tuple[Expr, ...]
+    node: str
+
+
+def scatter_places(fused: FusedOp) -> list[ScatterPlaces]:
+    """The scatters of a fused op whose positions come from outside; a kernel ignores positions out of range."""
+    arguments = list(fused.block.args)
+    return [
+        ScatterPlaces(arguments.index(op.indices), tuple(op.places()), location_name(op) or op.name)
+        for op in fused.members
+        if isinstance(op, ScatterBase) and op.indices in arguments
+    ]
+
+
+def check_places(places: list[ScatterPlaces], operands: Sequence[np.ndarray], env: Mapping[str, int]) -> None:
+    """Raises InvalidInputError for a position outside its axis, naming node, position and size."""
+    for place in places:
+        ids = operands[place.operand]
+        sizes = np.asarray([e.evaluate(env) for e in place.sizes])
+        bound = sizes if len(sizes) > 1 else sizes[0]
+        wrong = np.argwhere((ids < -bound) | (ids >= bound))
+        if len(wrong):
+            first = tuple(int(i) for i in wrong[0])
+            size = int(sizes[first[-1]] if len(sizes) > 1 else sizes[0])
+            raise InvalidInputError(
+                "a position of a scatter is out of range",
+                where=place.node,
+                expected=f"{-size}..{size - 1}: the axis has {size} elements",
+                got=f"{ids[first]} at {list(first)} of the indices",
+                hint="check the indices",
             )

@@ -49,3 +49,23 @@ def test_elements_that_no_kernel_reads_may_be_anything() -> None:
     ids = np.asarray([[-100, 1, -1, 6, 0]])
     y = embedding().run({"table": table, "ids": ids})["y"]
     assert np.array_equal(y, table[ids[:, 1:]])
+
+
+@pytest.mark.parametrize("engine", ["host", "interpreter"])
+def test_a_scatter_out_of_range_is_named(engine: str) -> None:
+    node = helper.make_node("ScatterElements", ["x", "ids", "u"], ["y"], axis=1, reduction="add", name="spread")
+    kinds = {"x": TensorProto.FLOAT, "ids": TensorProto.INT64, "u": TensorProto.FLOAT}
+    shapes = {"x": [3, 9], "ids": [3, 4], "u": [3, 4]}
+    infos = [helper.make_tensor_value_info(n, kinds[n], shapes[n]) for n in kinds]
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    fused = fuse(load_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)))
+    assert fused.kernels and not fused.fallbacks
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.random((3, 9), np.float32), "u": rng.random((3, 4), np.float32)}
+    ids = rng.integers(-9, 9, (3, 4))
+    expected = inputs["x"].copy()
+    np.add.at(expected, (np.arange(3)[:, None], ids), inputs["u"])
+    np.testing.assert_allclose(fused.run({**inputs, "ids": ids}, engine=engine)["y"], expected, rtol=1e-6)
+    ids[2, 1] = 9
+    with pytest.raises(InvalidInputError, match=r"spread.*-9\.\.8.*9 at \[2, 1\]"):
+        fused.run({**inputs, "ids": ids}, engine=engine)

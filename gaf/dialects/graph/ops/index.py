@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indexing by tensors of positions: gathers are views that read their index; scatters run on the host."""
+"""Indexing by tensors of positions: gathers are views that read their index, short scatters folds over the updates."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,8 @@ from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, expr, mod, read, sym
-from gaf.dialects.common.scalar import Arg, Coord, Extent, call
+from gaf.dialects.common.index import Expr, const, expr, mod, product, read, sym
+from gaf.dialects.common.scalar import Arg, Coord, Extent, Scalar, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
     ExportContext,
@@ -26,9 +27,20 @@ from gaf.dialects.graph.contract import (
     str_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import Meaning, Opaque, Piece, Read, Stage, View, result_dims
+from gaf.dialects.graph.meaning import (
+    Dim,
+    Meaning,
+    Opaque,
+    Piece,
+    Read,
+    Stage,
+    View,
+    identity_read,
+    result_dims,
+)
 from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.common import (
+    accumulator,
     check_kind,
     computing,
     concrete,
@@ -285,6 +297,25 @@ class GatherNDOp(GatherBase):
 REDUCTIONS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
+FEW_UPDATES = 64
+"""Updates to one axis up to which each result element looks at all of them: no write order, so no race."""
+
+FOLDS = {
+    "none": ("sum", None, 0.0),  # of one value and zeros; keeps NaN and infinity, but not the sign of a zero
+    "add": ("sum", "add", 0.0),
+    "mul": ("prod", "mul", 1.0),
+    "max": ("max", "max", -math.inf),
+    "min": ("min", "min", math.inf),
+}
+"""Reduction -> monoid of the updates of a place, how they join the element (None: they replace it), identity."""
+
+
+def names_place(index: int, dim: str, size: Expr) -> Scalar:
+    """Whether read `index`, a position that may count from the end, is the coordinate `dim` of a dim of `size`."""
+    from_end = call("eq", Arg(index), Coord(dim) - Extent(size))
+    return call("or", call("eq", Arg(index), Coord(dim)), from_end)
+
+
 class ScatterBase(GraphOp):
     """Base: a copy of x with `updates` written, or with a `reduction` folded in, at the indexed places.
 
@@ -322,8 +353,39 @@ class ScatterBase(GraphOp):
                 fold.at(result, place, computing(updates))
         return finish(result, self.result_tensor_types()[0].dtype, wide)
 
-    def meaning(self) -> Opaque:
-        return Opaque("a scatter writes where its indices say; it has no iteration space over its result")
+    def places(self) -> list[Expr]:
+        """The sizes of the dims of x that the last dim of `indices` names; one without such a dim."""
+        raise NotImplementedError(self.name)
+
+    def folded(
+        self, reads: Sequence[Read], hit: Scalar, order: Scalar, over: Sequence[Dim]
+    ) -> Meaning | Opaque:
+        """The result as folds over the updates for each of its elements, in which those of other places don't count.
+
+        `reads` begin with the update; `hit` says whether its place is this one, `order` numbers the updates.
+        """
+        (x, _, _), kind = self.operand_tensor_types(), self.attrs()["reduction"]
+        count = product(d.extent for d in over).as_int()
+        if count is None or count > FEW_UPDATES:
+            return Opaque(f"a scatter of {product(d.extent for d in over)} updates to an axis (at most {FEW_UPDATES})")
+        if not x.dtype.is_float:
+            return Opaque(f"a scatter of {x.dtype} has no fold that is exact in float32")
+        dims, inner, whole = result_dims(x.shape), accumulator(x.dtype), identity_read(x.rank, operand=0)
+        monoid, combine, identity = FOLDS[kind]
+        if combine is not None:
+            body = call("select", hit, Arg(0), identity)
+            fold = Stage(dims, tuple(reads), body, inner, tuple(over), monoid)
+            both = (whole, identity_read(x.rank, stage=0))
+            return Meaning((fold, Stage(dims, both, call(combine, Arg(0), Arg(1)), x.dtype)), results=(1,))
+        # the last update of a place: its number, then its value, the only one that isn't the identity
+        number = call("select", hit, cast(order, dt.F32), -1.0)
+        last = Stage(dims, tuple(reads), number, dt.F32, tuple(over), "max")
+        at = call("and", hit, call("eq", cast(order, dt.F32), Arg(len(reads))))
+        value = call("select", at, Arg(0), identity)
+        taken = Stage(dims, (*reads, identity_read(x.rank, stage=0)), value, inner, tuple(over), monoid)
+        three = (identity_read(x.rank, stage=0), whole, identity_read(x.rank, stage=1))
+        body = call("select", call("lt", Arg(0), 0.0), Arg(1), Arg(2))
+        return Meaning((last, taken, Stage(dims, three, body, x.dtype)), results=(2,))
 
     @classmethod
     def imported_reduction(cls, ctx: ImportContext) -> str:
@@ -381,6 +443,22 @@ class ScatterElementsOp(ScatterBase):
         grid = list(np.indices(indices.shape, sparse=True))
         grid[axis] = positions(indices, x.shape[axis], self.name)
         return [self.write(x, tuple(np.broadcast_arrays(*grid)) if grid else (), updates, wide)]
+
+    def places(self) -> list[Expr]:
+        x = self.operand_tensor_types()[0]
+        return [x.shape[norm_axis(self.attrs()["axis"], x.rank, self.name)]] if x.rank else []
+
+    def meaning(self) -> Meaning | Opaque:
+        x, indices, _ = self.operand_tensor_types()
+        if not x.rank:
+            return Opaque("a scatter to a scalar")
+        axis = norm_axis(self.attrs()["axis"], x.rank, self.name)
+        if any(a != b for i, (a, b) in enumerate(zip(x.shape, indices.shape)) if i != axis):
+            return Opaque("a scatter whose updates don't cover the dims beside the axis")
+        at = tuple(sym("r" if i == axis else f"d{i}") for i in range(x.rank))
+        reads = (Read(at, operand=2), Read(at, operand=1))
+        hit = names_place(1, f"d{axis}", x.shape[axis])
+        return self.folded(reads, hit, Coord("r"), (Dim("r", indices.shape[axis]),))
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -441,6 +519,30 @@ class ScatterNDOp(ScatterBase):
         x, indices, updates = args
         place = tuple(positions(indices[..., j], x.shape[j], self.name) for j in range(indices.shape[-1]))
         return [self.write(x, place, updates, wide)]
+
+    def places(self) -> list[Expr]:
+        x, indices, _ = self.operand_tensor_types()
+        return list(x.shape[: indices.shape[-1].as_int() or 0])
+
+    def meaning(self) -> Meaning | Opaque:
+        x, indices, _ = self.operand_tensor_types()
+        depth, outer = len(self.places()), indices.shape[:-1]
+        if not depth:
+            return Opaque("a scatter without positions")
+        over = tuple(Dim(f"r{i}", d) for i, d in enumerate(outer))
+        if not over:
+            return Opaque("a scatter of one update that has no dim of its own")
+        names = [sym(d.name) for d in over]
+        rest = [sym(f"d{i}") for i in range(depth, x.rank)]
+        reads = [Read((*names, *rest), operand=2)]
+        reads += [Read((*names, const(j)), operand=1) for j in range(depth)]
+        hit = names_place(1, "d0", x.shape[0])
+        for j in range(1, depth):
+            hit = call("and", hit, names_place(1 + j, f"d{j}", x.shape[j]))
+        order: Scalar = Coord(over[0].name)
+        for dim in over[1:]:
+            order = order * Extent(dim.extent) + Coord(dim.name)
+        return self.folded(reads, hit, order, over)
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:

@@ -170,7 +170,7 @@ class ArgMinOp(ArgReduceOp):
     MONOID = "min"
 
 
-SHORT_SCAN = 512
+SHORT_SCAN = 256
 """Elements up to which a running fold is computed as one fold for each result: work grows with their square."""
 
 
