@@ -151,13 +151,12 @@ def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -
 
     from gaf.errors import UnsupportedError
     from gaf.frontend.torch.importer import GraphImporter, Held
-    from gaf.frontend.torch.program import decompositions
 
-    options = {"decomposition_table": dict(decompositions().items()), "tracing_mode": "fake"}
+    options = {"decomposition_table": decomposition_table(), "tracing_mode": "fake"}
     try:
-        plain = make_fx(call, **options)(*tensors)
-        # decompositions write in place too: functional in a second round
-        module = make_fx(torch.func.functionalize(plain, remove="mutations"), **options)(*tensors)
+        module = make_fx(call, **options)(*tensors)
+        if any(map(writes, module.graph.nodes)):  # decompositions may: functional in a second round
+            module = make_fx(torch.func.functionalize(module, remove="mutations"), **options)(*tensors)
     except Exception as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
         raise UnsupportedError(f"PyTorch can't capture it: {reason}") from error
@@ -176,6 +175,22 @@ def capture(call: Callable[..., list[Any]], tensors: Sequence[Any], name: str) -
     )
     outputs = [(f"y{i}", n) for i, n in enumerate([*results, *changed.values()])]
     return importer.run(outputs), [inputs.index(n) for n in changed], any(map(draws, nodes))
+
+
+@cache
+def decomposition_table() -> dict[Any, Any]:
+    """The table of the importer, which is slow to ask for each case."""
+    from gaf.frontend.torch.program import decompositions
+
+    return dict(decompositions().items())
+
+
+def writes(node: Any) -> bool:
+    """True for a call that changes one of its operands."""
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and any(
+        a.alias_info is not None and a.alias_info.is_write for a in schema.arguments
+    )
 
 
 def draws(node: Any) -> bool:
