@@ -68,11 +68,11 @@ class UNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.down1, self.down2, self.up1 = self.double(3, 8), self.double(8, 16), self.double(16, 8)
+        self.down1, self.down2, self.up1 = self.convolutions(3, 8), self.convolutions(8, 16), self.convolutions(16, 8)
         self.up, self.out = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(8, 2, 1)
 
     @staticmethod
-    def double(channels: int, out: int) -> nn.Module:
+    def convolutions(channels: int, out: int) -> nn.Module:
         """Convolution, group norm, SiLU, convolution."""
         return nn.Sequential(
             nn.Conv2d(channels, out, 3, padding=1), nn.GroupNorm(2, out), nn.SiLU(), nn.Conv2d(out, out, 3, padding=1)
@@ -100,7 +100,7 @@ class ViT(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         tokens = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(len(x), -1, -1), tokens], 1) + self.place
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), tokens], 1) + self.place
         y = self.norm1(x)
         x = x + self.attention(y, y, y, need_weights=False)[0]
         return self.head((x + self.mlp(self.norm2(x)))[:, 0])
