@@ -61,7 +61,7 @@ def run_isolated(work: Work, tasks: Sequence[Any], *, jobs: int, seconds: float)
                     else:
                         lost = f"the process ended with code {child.end()}"
                 elif time.monotonic() - child.started >= seconds:
-                    child.end()
+                    child.end(patience=0.0)
                     lost = f"not done after {seconds:g} s"
                 if lost is not None:
                     running.remove(child)
@@ -71,7 +71,7 @@ def run_isolated(work: Work, tasks: Sequence[Any], *, jobs: int, seconds: float)
                         queue.append(_Piece(piece.task, piece.case + 1, piece.strikes + 1))
     finally:
         for child in running:
-            child.end()
+            child.end(patience=0.0)
 
 
 class _Child:
@@ -100,13 +100,13 @@ class _Child:
         self.piece.case += len(message)
         return message
 
-    def end(self) -> int | None:
-        """Ends the process; returns its exit code."""
-        self.process.join(0.2)  # it may be ending by itself, with a code that says why
+    def end(self, patience: float = 5.0) -> int | None:
+        """Ends the process, by force if it has not ended by itself after so many seconds; its exit code."""
+        self.pipe.close()
+        self.process.join(patience)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        self.pipe.close()
         return self.process.exitcode
 
 

