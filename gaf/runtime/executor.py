@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "host", "check", "trace", "interpreter", "tile", "graph")
 TWIN_MODES = {"host": "fast", "check": "check", "trace": "trace"}
-MOST_TILINGS = 4096
-"""Launches that an executor remembers the tiling of."""
+MOST_PREPARED = 4096
+"""Launches that an executor remembers what it prepared for."""
 
 Observer = Callable[["Launch"], None]
 
@@ -60,6 +60,16 @@ class Launch:
     timeline: Timeline | None = None
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """A fused op for given sizes: its kernel, the operands that it takes, the shapes of its results, its tiling."""
+
+    kernel: Kernel
+    arguments: list[int]
+    shapes: list[tuple[int, ...]]
+    tiling: Tiling | None
+
+
 class Executor:
     """Executes a fused `Model` whose kernels are `kernels` (name -> Kernel)."""
 
@@ -79,7 +89,7 @@ class Executor:
         }
         self._packs: Packs | None = None
         self._places: dict[FusedOp, list[ScatterPlaces]] = {}
-        self._tilings: dict[tuple[str, tuple[int, ...]], Tiling] = {}
+        self._prepared: dict[tuple[FusedOp, tuple[tuple[str, int], ...]], _Prepared] = {}
 
     def build(self, on_progress: Callable[[str, int, int], None] | None = None) -> None:
         """Compile all kernels for the engine (cached on disk); nothing to do for the Python engines."""
@@ -150,24 +160,47 @@ class Executor:
         if self.engine == "graph":
             return run_block(fused.block, operands, self.model.weights, env)
         env = _local_symbols(fused, operands, env)
-        outputs = [pool.empty(tensor_type(r).concrete(dict(env)), tensor_type(r).dtype.numpy) for r in fused.results]
-        if all(o.size == 0 for o in outputs):
-            return outputs
+        kinds = [tensor_type(r) for r in fused.results]
         if any(a.size == 0 for a in operands):  # a reduction over nothing: no kernel iterates zero times
+            shapes = [t.concrete(dict(env)) for t in kinds]
+            if all(0 in shape for shape in shapes):
+                return [np.empty(shape, kind.dtype.numpy) for shape, kind in zip(shapes, kinds)]
             return run_block(fused.block, operands, self.model.weights, env)
         try:
-            kernel = self.select(fused, env)
+            prepared = self._prepare(fused, env)
         except UnsupportedError as error:
             self._note(str(error).partition("\n")[0] + "; it ran on the host instead")
             return run_block(fused.block, operands, self.model.weights, env)
-        inputs = [contiguous(operands[i]) for i in kernel_args(fused)]
+        kernel = prepared.kernel
+        outputs = [pool.empty(shape, kind.dtype.numpy) for shape, kind in zip(prepared.shapes, kinds)]
+        inputs = [contiguous(operands[i]) for i in prepared.arguments]
         check_indices(kernel.index_reads, dict(zip(kernel.arg_names, inputs)), env)
         check_places(self._scatters(fused), operands, env)
-        found = self._run_kernel(kernel, inputs, outputs, env, self._constant_args(fused, inputs))
+        constants = [
+            i for i, (number, array) in enumerate(zip(prepared.arguments, inputs))
+            if self._constants.get(fused.operands[number]) is array
+        ]  # weights as they lie in the model's store
+        found = self._run_kernel(prepared, inputs, outputs, env, constants)
         if observe is not None:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
             observe(Launch(fused, kernel, list(operands), outputs, env, *seen))
         return outputs
+
+    def _prepare(self, fused: FusedOp, env: Mapping[str, int]) -> _Prepared:
+        """What launches of a fused op with these sizes share. Raises UnsupportedError if no variant fits."""
+        key = fused, tuple(env.items())
+        found = self._prepared.get(key)
+        if found is None:
+            kernel = self.select(fused, env)
+            tiling = kernel.host.evaluate(env) if self.engine in TWIN_MODES else None
+            if tiling is not None and self.engine == "host":  # for the caches and threads of this machine
+                small = kernel.host.evaluate(env, host_limits(kernel, env))
+                tiling = replace(small, blocks=host_blocks(min(tiling.blocks, small.blocks)))
+            shapes = [tensor_type(r).concrete(dict(env)) for r in fused.results]
+            found = _Prepared(kernel, kernel_args(fused), shapes, tiling)
+            if len(self._prepared) < MOST_PREPARED:
+                self._prepared[key] = found
+        return found
 
     def _launch_chain(
         self, chain: Chain, values: dict[SSAValue, np.ndarray], env: Mapping[str, int], observe: Observer | None
@@ -251,16 +284,17 @@ class Executor:
         return found
 
     def _run_kernel(
-        self, kernel: Kernel, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int],
+        self, prepared: _Prepared, inputs: list[np.ndarray], outputs: list[np.ndarray], env: Mapping[str, int],
         constants: Sequence[int],
     ) -> LaunchResult | None:  # fmt: skip
+        kernel, launch = prepared.kernel, prepared.tiling
         if self.engine in ("interpreter", "tile"):
             arrays = dict(zip(kernel.arg_names, [*inputs, *outputs]))
             results = kernel.interpret(arrays, env, level="tile" if self.engine == "tile" else "ascendc")
             for name, out in zip(kernel.arg_names[len(inputs):], outputs):
                 out[...] = results[name]
             return None
-        launch = self._tiling(kernel, env)
+        assert launch is not None
         built = self.built[kernel.name]
         result: LaunchResult = built.launch(
             [*inputs, *outputs], launch.workspace, launch.packed, launch.blocks, outputs=len(outputs),
@@ -275,26 +309,6 @@ class Executor:
                 f"kernel '{kernel.name}' deadlocks on the host twin", where=", ".join(kernel.members), got=result.message
             )
         return result
-
-    def _constant_args(self, fused: FusedOp, inputs: Sequence[np.ndarray]) -> list[int]:
-        """Numbers of the kernel's inputs that are weights of the model, as they lie in its store."""
-        return [
-            i for i, (number, array) in enumerate(zip(kernel_args(fused), inputs))
-            if self._constants.get(fused.operands[number]) is array
-        ]
-
-    def _tiling(self, kernel: Kernel, env: Mapping[str, int]) -> Tiling:
-        """What a launch needs for these sizes; in fast mode for the caches and threads of this machine."""
-        key = kernel.name, tuple(env[s] for s in kernel.host.symbols)
-        found = self._tilings.get(key)
-        if found is None:
-            found = kernel.host.evaluate(env)
-            if self.engine == "host":
-                tiling = kernel.host.evaluate(env, host_limits(kernel, env))
-                found = replace(tiling, blocks=host_blocks(min(found.blocks, tiling.blocks)))
-            if len(self._tilings) < MOST_TILINGS:
-                self._tilings[key] = found
-        return found
 
 
 def contiguous(array: np.ndarray) -> np.ndarray:

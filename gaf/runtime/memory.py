@@ -6,6 +6,7 @@ A fresh block of 64 MB costs the system four times as long (page faults) as a ke
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import threading
@@ -41,7 +42,7 @@ class Pool:
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
         """An array like numpy.empty's; large ones are aligned to huge pages."""
         kind = np.dtype(dtype)
-        size = int(np.prod(shape, dtype=object)) * kind.itemsize
+        size = math.prod(shape) * kind.itemsize
         if size < SMALLEST:
             return np.empty(shape, kind)
         lease = _Lease(self, self._take(_rounded(size)), size)
