@@ -382,7 +382,8 @@ class CostModel:
         self, work: Work, read: int, memory: float
     ) -> tuple[float, int, int, dict[str, float], float, int]:
         r = self.rates
-        units = work.grid * work.rows * max(1, -(-work.lanes // FEWEST_LANES) if work.passes == 1 else 1)
+        columns = max(1, -(-work.lanes // FEWEST_LANES) if work.passes == 1 else 1)
+        units = (work.results or work.grid * work.rows) * columns * work.parts
         cores = max(1, min(self.aiv, units))
         share = -(-units // cores) / units  # of the busiest core
         tile = self._tile_elements(work)
@@ -398,6 +399,8 @@ class CostModel:
         head = r.launch_us + self._us(
             r.mte2_head_cycles + r.mte2_head_cycles_per_core * cores + r.vector_head_cycles
         )
+        if work.parts > 1:
+            head += r.barrier_us * (work.passes - 1)
         return _overlap(pipes, tiles), cores, cores, pipes, head, 0
 
     def _cube(

@@ -14,14 +14,16 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const
+from gaf.dialects.common.index import Expr, const, product
 from gaf.dialects.common.lanes import MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.piecewise import guard_names
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
+from gaf.fusion.split import Split, find_split
 
 CUBE_DTYPES = (dt.F32, dt.F16, dt.BF16)
 MAX_INPUTS = 64  # kernel arguments: their addresses are 512 bytes of the launch
+WHOLE_ROW = 4096  # elements of a row up to which a core keeps it rather than shares it with others
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,9 @@ class Schedule:
     row); `grid` axes run in steps of 1. `reduced` is the axis of the vector reductions (lanes or rows). With
     `streamed` that axis is walked in chunks with carried state, once per dependent reduction; otherwise whole
     rows stay in UB. A reduced axis that is neither lanes nor rows is one of a sliding window: it is walked in
-    steps of 1, and the state is a whole tile. `folded` are further axes that every reduction folds, outermost first: the rows, walked in
-    chunks too, and axes that are neither rows nor lanes, walked in steps of 1.
+    steps of 1, and the state is a whole tile. `folded` are further axes that every reduction folds, outermost
+    first: the rows, walked in chunks too, and axes that are neither rows nor lanes, walked in steps of 1. `split`:
+    cores fold parts of one of these axes and merge their states.
 
     `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
     one if its left operand is computed, the vector cores work on whole rows of the axis that the next level sums.
@@ -65,6 +68,7 @@ class Schedule:
     levels: tuple[tuple[MatMul, ...], ...] = ()
     folded: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
+    split: Split | None = None
 
     @property
     def nest(self) -> tuple[str, ...]:
@@ -301,6 +305,10 @@ def _vector(region: Region) -> list[Schedule]:
             raise NotFusible(f"output {number} has some of the axes that the kernel reduces, but not all")
     streamed = Schedule(lanes, rows, grid, inner, streamed=True, folded=folded)
     whole = lanes in reduced and set(folded) <= {rows}
+    along = any(n in reduced for o in region.outputs for e in o.index for n in e.names())
+    split = find_split(region.axes, reduced, lanes, max(reduction_levels(region).values()), along)
+    if split is not None and not (whole and _fits(region, reduced)):
+        return [replace(streamed, split=split)]
     return [replace(streamed, streamed=False), streamed] if whole else [streamed]
 
 
@@ -404,6 +412,20 @@ def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parall
 
 PIECE = 1024
 """Elements from which on a piece of memory keeps a copy engine busy."""
+
+
+def _fits(region: Region, reduced: Sequence[str]) -> bool:
+    """True if complete rows of the reduced axes are short enough to stay in UB."""
+    size = product([region.axes[a] for a in reduced]).as_int()
+    return size is not None and size <= WHOLE_ROW
+
+
+def reduction_levels(region: Region) -> dict[int, int]:
+    """reduce node -> number of reductions on the longest path up to it, itself included."""
+    depth: list[int] = []
+    for node in region.nodes:
+        depth.append(max((depth[a] for a in node.args), default=0) + (node.kind == "reduce"))
+    return {r: depth[r] for r in region.reductions()}
 
 
 def _vector_rows(

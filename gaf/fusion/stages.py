@@ -53,7 +53,7 @@ def staged_schedules(region: Region) -> list[Schedule]:
     if len(cuts.head) + len(cuts.tail) > MAX_HANDED:
         raise NotFusible(f"{len(cuts.head) + len(cuts.tail)} values between the stages of a kernel > {MAX_HANDED}")
     parts = cuts.parts()
-    choices = [choose_schedules(part.region) for part in parts]
+    choices = [[replace(s, split=None) for s in choose_schedules(part.region)] for part in parts]
     core = next(c for c in choices if c[0].is_cube)
     if core[0].reduced is not None or any(m.computed for m in core[0].levels[0]):
         raise NotFusible("a stage with a matmul still needs complete rows")

@@ -110,6 +110,10 @@ class Work:
     """Times that all cores of a kernel in stages wait for each other."""
     handed: int = 0
     """Bytes of workspace that a stage writes and reads for other stages."""
+    results: int = 0
+    """Of a reduction: points of the kept axes but the lanes, which cores can share; 0: no reduction."""
+    parts: int = 1
+    """Parts of a reduced axis that cores share, with a barrier behind every level of dependent reductions."""
 
     @property
     def bytes(self) -> int:
@@ -189,6 +193,8 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         passes=_passes(region) if schedule.streamed else 1,
         bare=bare and not lanes % FRACTAL,
         kind=schedule.kind,
+        results=0 if schedule.is_cube or not schedule.nest else count(a for a in extent if a not in {*schedule.nest, schedule.lanes}),
+        parts=schedule.split.parts if schedule.split is not None else 1,
     )
 
 

@@ -105,7 +105,7 @@ def test_refusals_say_why() -> None:
     text = host.failed_guard({"M": 16, "K": 4000})
     assert (
         text
-        == "the buffers don't fit UB: expected at most 188160 bytes, got 642080 (x 256000, y 256000, pool 130080)"
+        == "the buffers don't fit UB: expected at most 188160 bytes, got 648224 (x 256000, y 256000, pool 136224)"
     )
 
 

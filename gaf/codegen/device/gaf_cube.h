@@ -15,12 +15,13 @@ namespace gaf {
 struct MmadQueues {
     static constexpr uint32_t PANEL_BYTES = 512;      // bytes of k in an L1 panel, for one m or n
     static constexpr uint32_t L0_BYTES = 32 * 1024;  // half of L0A and of L0B
+    static constexpr uint32_t STRIP = 128;           // columns of one L0C tile
 
     AscendC::TQue<AscendC::TPosition::A1, 2> a1;
     AscendC::TQue<AscendC::TPosition::B1, 2> b1;
     AscendC::TQue<AscendC::TPosition::A2, 2> a2;
     AscendC::TQue<AscendC::TPosition::B2, 2> b2;
-    AscendC::TQue<AscendC::TPosition::CO1, 1> c;
+    AscendC::TQue<AscendC::TPosition::CO1, 2> c;
 };
 
 // AT: float, half or bfloat16_t. TA: A is stored [k, m] (else [m, k]). TB: B is stored [n, k] (else [k, n]).
@@ -29,8 +30,9 @@ struct MmadQueues {
 // gives them to the first object by Init, and the others use them by Share.
 //
 // Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each ->
-// Mmad into one L0C tile -> Fixpipe to GM. A panel holds 512 bytes of k, so that rows along k are read in
-// pieces of 512 bytes. Fractals at an edge are completed with zeros in L1 (never with what an earlier block
+// Mmad into an L0C tile for each strip of 128 columns -> Fixpipe to GM. The strips of a panel are done one after
+// the other: Fixpipe writes one while Mmad works on the other, the next block's included. A panel holds 512 bytes
+// of k, so that rows along k are read in pieces of 512 bytes. Fractals at an edge are completed with zeros in L1 (never with what an earlier block
 // left there), k is passed to Mmad as it is. Fixpipe writes whole 16-column fractals: c needs ldc >=
 // roundUp(n, 16), and columns n.. become 0.
 template <class AT, bool TA, bool TB, class CT = float>
@@ -38,7 +40,7 @@ class BlockMmad {
 public:
     __aicore__ inline BlockMmad() {}
 
-    // Makes the queues: L1 2 x (maxM + maxN) x 512 bytes, L0A and L0B 2 x 32 KiB, L0C maxM x maxN floats.
+    // Makes the queues: L1 2 x (maxM + maxN) x 512 bytes, L0A and L0B 2 x 32 KiB, L0C two strips of maxM rows.
     __aicore__ inline void Init(AscendC::TPipe* pipe, uint32_t maxM = 128, uint32_t maxN = 256)
     {
         const uint32_t rows = RoundUp(maxM, 16), cols = RoundUp(maxN, 16);
@@ -46,7 +48,7 @@ public:
         pipe->InitBuffer(own_.b1, 2, cols * PANEL_BYTES);
         pipe->InitBuffer(own_.a2, 2, L0_BYTES);
         pipe->InitBuffer(own_.b2, 2, L0_BYTES);
-        pipe->InitBuffer(own_.c, 1, rows * cols * sizeof(float));
+        pipe->InitBuffer(own_.c, 2, rows * Min(cols, STRIP) * sizeof(float));
         queues_ = &own_;
     }
 
@@ -65,9 +67,9 @@ public:
                                uint64_t lda, const GlobalTensor<AT>& b, uint64_t ldb, uint32_t m, uint32_t n,
                                uint32_t k)
     {
-        const uint32_t mPad = RoundUp(m, 16), nPad = RoundUp(n, 16);
-        const uint32_t step = StepOf(Max(mPad, nPad));
-        LocalTensor<float> l0c = queues_->c.template AllocTensor<float>();
+        const uint32_t mPad = RoundUp(m, 16);
+        const uint32_t step = StepOf(Max(mPad, RoundUp(Min(n, STRIP), 16)));
+        LocalTensor<float> l0c[2];
         LoadPanels(a, lda, b, ldb, m, n, 0, Min(k, PANEL_K));
         for (uint32_t k1 = 0; k1 < k; k1 += PANEL_K) {
             const uint32_t kPanel = Min(k - k1, PANEL_K);
@@ -76,42 +78,22 @@ public:
             }
             LocalTensor<AT> b1 = queues_->b1.template DeQue<AT>();
             LocalTensor<AT> a1 = queues_->a1.template DeQue<AT>();
-            for (uint32_t k0 = 0; k0 < kPanel; k0 += step) {
-                const uint32_t kTile = Min(kPanel - k0, step);
-                LocalTensor<AT> b2 = queues_->b2.template AllocTensor<AT>();
-                LoadB(b2, b1, nPad, k0, kTile, kPanel);
-                queues_->b2.EnQue(b2);
-                LocalTensor<AT> a2 = queues_->a2.template AllocTensor<AT>();
-                LoadA(a2, a1, mPad, k0, kTile, kPanel);
-                queues_->a2.EnQue(a2);
-                b2 = queues_->b2.template DeQue<AT>();
-                a2 = queues_->a2.template DeQue<AT>();
-                AscendC::MmadParams p;
-                p.m = static_cast<uint16_t>(m == 1 ? 16 : m);  // with 1 the unit reads A as a vector (GEMV)
-                p.n = static_cast<uint16_t>(nPad);
-                p.k = static_cast<uint16_t>(kTile);
-                p.cmatrixInitVal = k1 + k0 == 0;
-                p.kDirectionAlign = TA && IS_SAME<AT, float>;
-                Mmad(l0c, a2, b2, p);
-                if ((mPad / 16) * (nPad / 16) <
-                    10) {  // a small product ends before the next may read its sums
-                    AscendC::PipeBarrier<PIPE_M>();
+            for (uint32_t s = 0; s * STRIP < n; ++s) {
+                const uint32_t width = Min(n - s * STRIP, STRIP), nPad = RoundUp(width, 16);
+                if (k1 == 0) {
+                    l0c[s] = queues_->c.template AllocTensor<float>();
                 }
-                queues_->a2.FreeTensor(a2);
-                queues_->b2.FreeTensor(b2);
+                const LocalTensor<AT> b1Strip = b1[s * STRIP * RoundUp(kPanel, TB ? C0 : 16)];
+                for (uint32_t k0 = 0; k0 < kPanel; k0 += step) {
+                    Multiply(l0c[s], a1, b1Strip, m, nPad, k0, Min(kPanel - k0, step), kPanel, k1 + k0 == 0);
+                }
+                if (k1 + kPanel == k) {
+                    Store(c[s * STRIP], ldc, l0c[s], m, nPad);
+                }
             }
             queues_->a1.FreeTensor(a1);
             queues_->b1.FreeTensor(b1);
         }
-        queues_->c.EnQue(l0c);
-        l0c = queues_->c.template DeQue<float>();
-        AscendC::FixpipeParamsV220 f(static_cast<uint16_t>(nPad), static_cast<uint16_t>(m),
-                                     static_cast<uint16_t>(mPad), static_cast<uint32_t>(ldc), false);
-        f.quantPre = IS_SAME<CT, half>         ? QuantMode_t::F322F16
-                     : IS_SAME<CT, bfloat16_t> ? QuantMode_t::F322BF16
-                                               : QuantMode_t::NoQuant;
-        AscendC::Fixpipe<CT, float, AscendC::CFG_ROW_MAJOR>(c, l0c, f);
-        queues_->c.FreeTensor(l0c);
     }
 
 private:
@@ -119,6 +101,50 @@ private:
     static constexpr uint32_t PANEL_BYTES = MmadQueues::PANEL_BYTES;
     static constexpr uint32_t PANEL_K = PANEL_BYTES / sizeof(AT);  // 256, or 128 for float
     static constexpr uint32_t L0_BYTES = MmadQueues::L0_BYTES;
+    static constexpr uint32_t STRIP = MmadQueues::STRIP;
+
+    // l0c (=, +=) A[:, k0 .. k0 + kTile] * B, of which the panels hold kPanel of k.
+    __aicore__ inline void Multiply(const LocalTensor<float>& l0c, const LocalTensor<AT>& a1,
+                                    const LocalTensor<AT>& b1, uint32_t m, uint32_t nPad, uint32_t k0,
+                                    uint32_t kTile, uint32_t kPanel, bool first)
+    {
+        const uint32_t mPad = RoundUp(m, 16);
+        LocalTensor<AT> b2 = queues_->b2.template AllocTensor<AT>();
+        LoadB(b2, b1, nPad, k0, kTile, kPanel);
+        queues_->b2.EnQue(b2);
+        LocalTensor<AT> a2 = queues_->a2.template AllocTensor<AT>();
+        LoadA(a2, a1, mPad, k0, kTile, kPanel);
+        queues_->a2.EnQue(a2);
+        b2 = queues_->b2.template DeQue<AT>();
+        a2 = queues_->a2.template DeQue<AT>();
+        AscendC::MmadParams p;
+        p.m = static_cast<uint16_t>(m == 1 ? 16 : m);  // with 1 the unit reads A as a vector (GEMV)
+        p.n = static_cast<uint16_t>(nPad);
+        p.k = static_cast<uint16_t>(kTile);
+        p.cmatrixInitVal = first;
+        p.kDirectionAlign = TA && IS_SAME<AT, float>;
+        Mmad(l0c, a2, b2, p);
+        if ((mPad / 16) * (nPad / 16) < 10) {  // a small product ends before the next may read its sums
+            AscendC::PipeBarrier<PIPE_M>();
+        }
+        queues_->a2.FreeTensor(a2);
+        queues_->b2.FreeTensor(b2);
+    }
+
+    // A finished strip to global memory, in the output's type.
+    __aicore__ inline void Store(const GlobalTensor<CT>& c, uint64_t ldc, LocalTensor<float> l0c, uint32_t m,
+                                 uint32_t nPad)
+    {
+        queues_->c.EnQue(l0c);
+        l0c = queues_->c.template DeQue<float>();
+        AscendC::FixpipeParamsV220 f(static_cast<uint16_t>(nPad), static_cast<uint16_t>(m),
+                                     static_cast<uint16_t>(RoundUp(m, 16)), static_cast<uint32_t>(ldc), false);
+        f.quantPre = IS_SAME<CT, half>         ? QuantMode_t::F322F16
+                     : IS_SAME<CT, bfloat16_t> ? QuantMode_t::F322BF16
+                                               : QuantMode_t::NoQuant;
+        AscendC::Fixpipe<CT, float, AscendC::CFG_ROW_MAJOR>(c, l0c, f);
+        queues_->c.FreeTensor(l0c);
+    }
 
     // k of one L0 tile: a multiple of 16 that keeps the wider operand within L0_BYTES.
     static __aicore__ inline uint32_t StepOf(uint32_t wide)
@@ -165,7 +191,9 @@ private:
     {
         LocalTensor<AT> b1 = queues_->b1.template AllocTensor<AT>();
         if constexpr (TB) {
-            Nd2Nz(b1, b[k1], ldb, n, kPanel, C0);
+            for (uint32_t s = 0; s < n; s += STRIP) {  // a panel of its own for each strip
+                Nd2Nz(b1[s * RoundUp(kPanel, C0)], b[s * ldb + k1], ldb, Min(n - s, STRIP), kPanel, C0);
+            }
         } else {
             Nd2Nz(b1, b[k1 * ldb], ldb, kPanel, n, 16);
         }

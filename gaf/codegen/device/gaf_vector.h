@@ -21,6 +21,15 @@ enum class Bop { ADD, SUB, RSUB, MUL, DIV, RDIV, MAX, MIN };
 // Monoid of a reduction.
 enum class Mon { SUM, MAX, MIN, PROD };
 
+// Partial results that RowReduce keeps for every row of long rows.
+constexpr uint32_t FOLD_PARTS = 4;
+
+// Floats of `tmp` of RowReduce.
+__aicore__ constexpr uint32_t RowReduceTmp(uint32_t rows, uint32_t lanes)
+{
+    return rows * 64 * Min(Max(lanes / 64, 1), FOLD_PARTS);
+}
+
 // Bytes of UB that Select borrows at the top (184 KiB .. 192 KiB): Compare01, Compare01S, Select01.
 constexpr uint32_t NEEDS_RESERVED_UB = 8 * 1024;
 
@@ -353,34 +362,76 @@ __aicore__ inline void FoldRepeat(const LocalTensor<float>& acc, const LocalTens
     }
 }
 
+// dst = a (fold) b in mask form, blocks next to each other; repeat strides in blocks.
+template <Mon M>
+__aicore__ inline void FoldPair(const LocalTensor<float>& dst, const LocalTensor<float>& a,
+                                const LocalTensor<float>& b, uint32_t repeat, uint32_t dstRep,
+                                uint32_t srcRep)
+{
+    const uint8_t times = static_cast<uint8_t>(repeat), dr = static_cast<uint8_t>(dstRep),
+                  sr = static_cast<uint8_t>(srcRep);
+    const BinaryRepeatParams p{1, 1, 1, dr, sr, sr};
+    if constexpr (M == Mon::SUM) {
+        Add(dst, a, b, static_cast<uint64_t>(64), times, p);
+    } else if constexpr (M == Mon::MAX) {
+        AscendC::Max(dst, a, b, static_cast<uint64_t>(64), times, p);
+    } else if constexpr (M == Mon::MIN) {
+        AscendC::Min(dst, a, b, static_cast<uint64_t>(64), times, p);
+    } else {
+        Mul(dst, a, b, static_cast<uint64_t>(64), times, p);
+    }
+}
+
 // tmp[r, 0..63] = fold of the 64-lane pieces of row r, tail lanes folded into the first lanes. lanes > 64.
+// Down the rows, pieces are folded into up to FOLD_PARTS partial results, which don't wait for each other.
 template <Mon M>
 __aicore__ inline void FoldRowsTo64(const LocalTensor<float>& tmp, const LocalTensor<float>& src,
                                     uint32_t rows, uint32_t lanes, uint32_t pitch)
 {
     const uint32_t full = lanes / 64, tail = lanes % 64, rowBlocks = pitch / 8;
     const bool down = rowBlocks <= MAX_STRIDE && (full + 1) * DivUp(rows, MAX_REPEAT) <= 3 * rows;
+    uint32_t parts = down ? Min(full, FOLD_PARTS) : 1;
+    const uint32_t pairs = down && full >= 2 * parts ? parts : 0, part = rows * 64;
     for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
-        Copy(tmp[r * 64], src[r * pitch], static_cast<uint64_t>(64),
-             static_cast<uint8_t>(Min(rows - r, MAX_REPEAT)),
-             CopyRepeatParams{1, 1, 8, static_cast<uint16_t>(rowBlocks)});
+        const uint32_t n = Min(rows - r, MAX_REPEAT);
+        for (uint32_t k = 0; k < parts; ++k) {
+            if (pairs != 0) {
+                FoldPair<M>(tmp[k * part + r * 64], src[r * pitch + k * 64],
+                            src[r * pitch + (k + parts) * 64], n, 8, rowBlocks);
+            } else {
+                Copy(tmp[k * part + r * 64], src[r * pitch + k * 64], static_cast<uint64_t>(64),
+                     static_cast<uint8_t>(n), CopyRepeatParams{1, 1, 8, static_cast<uint16_t>(rowBlocks)});
+            }
+        }
     }
     PipeBarrier<PIPE_V>();
     if (down) {
-        for (uint32_t c = 64; c < lanes; c += 64) {
-            for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
-                FoldRepeat<M>(tmp[r * 64], src[r * pitch + c], Min(lanes - c, 64), Min(rows - r, MAX_REPEAT),
-                              8, rowBlocks);
+        for (uint32_t c = (parts + pairs) * 64; c < lanes; c += parts * 64) {
+            for (uint32_t k = 0; k < parts && c + k * 64 < lanes; ++k) {
+                const uint32_t at = c + k * 64;
+                for (uint32_t r = 0; r < rows; r += MAX_REPEAT) {
+                    FoldRepeat<M>(tmp[k * part + r * 64], src[r * pitch + at], Min(lanes - at, 64),
+                                  Min(rows - r, MAX_REPEAT), 8, rowBlocks);
+                }
             }
             PipeBarrier<PIPE_V>();
         }
+        while (parts > 1) {  // the upper half into the lower one
+            const uint32_t half = parts / 2, repeats = half * rows;
+            for (uint32_t r = 0; r < repeats; r += MAX_REPEAT) {
+                FoldRepeat<M>(tmp[r * 64], tmp[(parts - half) * part + r * 64], 64,
+                              Min(repeats - r, MAX_REPEAT), 8, 8);
+            }
+            PipeBarrier<PIPE_V>();
+            parts -= half;
+        }
         return;
     }
-    for (uint32_t r = 0; r < rows; ++r) {
-        for (uint32_t k = 1; k < full; k += MAX_REPEAT) {
+    for (uint32_t k = 1; k < full; k += MAX_REPEAT) {
+        for (uint32_t r = 0; r < rows; ++r) {
             FoldRepeat<M>(tmp[r * 64], src[r * pitch + k * 64], 64, Min(full - k, MAX_REPEAT), 0, 8);
-            PipeBarrier<PIPE_V>();
         }
+        PipeBarrier<PIPE_V>();
     }
     if (tail != 0) {
         for (uint32_t r = 0; r < rows; ++r) {
@@ -406,7 +457,8 @@ __aicore__ inline void ProductOfBlocks(const LocalTensor<float>& col, const Loca
 }
 
 // col[r] = fold over the real lanes of src[r, :]; col is written up to a multiple of 8, its pad with 0.
-// tmp >= rows * 64 floats. Order of folding: 64 interleaved partial results, then the tree of WholeReduce.
+// tmp >= RowReduceTmp(rows, lanes) floats. Order of folding: 64 interleaved partial results (or FOLD_PARTS
+// times as many, then a tree of those), then the tree of WholeReduce.
 template <Mon M>
 __aicore__ inline void RowReduce(const LocalTensor<float>& col, const LocalTensor<float>& src,
                                  const LocalTensor<float>& tmp, uint32_t rows, uint32_t lanes)

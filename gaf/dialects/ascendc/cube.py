@@ -16,7 +16,7 @@ from gaf.dialects.ascendc.kernel import core_of
 from gaf.dialects.ascendc.types import GmType, MmadType
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.attributes import ExprAttr
-from gaf.dialects.common.index import Expr, ExprLike, round_up
+from gaf.dialects.common.index import Expr, ExprLike, minimum, round_up
 
 if TYPE_CHECKING:
     from gaf.dialects.ascendc.interpreter import Core
@@ -26,6 +26,10 @@ MAX_M, MAX_N = 128, 256
 
 PANEL_BYTES = 512
 """Bytes of k that an L1 panel holds per row (`gaf_cube.h`)."""
+
+
+STRIP = 128
+"""Columns of one tile of L0C (`gaf_cube.h`)."""
 
 
 @irdl_op_definition
@@ -44,8 +48,8 @@ class InitMmadOp(AscendOp):
 
     @classmethod
     def l0c_bytes(cls, m: ExprLike, n: ExprLike) -> Expr:
-        """Bytes of L0C: one block of floats."""
-        return round_up(m, 16) * round_up(n, 16) * 4
+        """Bytes of L0C: two strips of `STRIP` columns of floats."""
+        return round_up(m, 16) * minimum(round_up(n, 16), STRIP) * 8
 
     def verify_(self) -> None:
         if core_of(self) is not KernelKind.AIC:

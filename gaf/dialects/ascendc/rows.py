@@ -234,16 +234,19 @@ class RowReduceOp(RowsOp):
     CPP: ClassVar[str] = "gaf::RowReduce<{mon}>({dst}, {src}, {tmp}, {rows}, {lanes})"
     DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {n: F32 for n in ("dst", "src", "tmp")}
 
+    PARTS: ClassVar[int] = 4
+    """Partial results of 64 lanes that are kept for every row, so that folds don't wait for each other."""
+
     @classmethod
-    def tmp_elements(cls, rows: ExprLike) -> Expr:
-        """Floats of tmp: 64 partial results per row."""
-        return expr(rows) * 64
+    def tmp_elements(cls, rows: ExprLike, lanes: ExprLike) -> Expr:
+        """Floats of tmp for tiles of up to so many rows and lanes."""
+        return expr(rows) * 64 * minimum(maximum(expr(lanes) // 64, 1), cls.PARTS)
 
     def accesses(self) -> tuple[Access, ...]:
         rows, lanes = self.size()
         return (
             self.read("src", tile(rows, lanes)),
-            self.written("tmp", self.tmp_elements(rows)),
+            self.written("tmp", self.tmp_elements(rows, lanes)),
             self.written("dst", round_up(rows, 8)),
         )
 
@@ -259,7 +262,7 @@ class RowReduceOp(RowsOp):
     def run(self, core: Core) -> None:
         rows, lanes = self.ints(core)
         col = _fold(core.tile(self.src, rows, lanes)[:, :lanes], self.mon.data, 1)
-        core.clobber(self.tmp, rows * 64)
+        core.clobber(self.tmp, core.int(self.tmp_elements(rows, lanes)))
         dst = core.span(self.dst, -(-rows // 8) * 8)
         dst[rows:] = 0
         dst[:rows] = col

@@ -284,6 +284,9 @@ class _Verifier:
     def _store(self, op: StoreOp, scope: Scope) -> None:
         assert isinstance(op.value.type, TileType) and isinstance(op.target.type, GmType)
         used = {n for e in op.index for n in e.names()} | {n for g in op.guards for n in g.names()}
+        for loop in reversed(scope.loops):  # the part of a window that belongs to a point of an outer loop
+            if isinstance(loop, ForOp) and loop.bounds is not None and {loop.axis, f"{loop.axis}.lo"} & used:
+                used |= {n for bound in loop.bounds for n in bound.names()}
         if not op.add:
             for axis in op.value.type.axes:
                 if axis not in used:

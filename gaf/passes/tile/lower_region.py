@@ -7,24 +7,29 @@ Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes) and `bm
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import monoid
-from gaf.dialects.common.index import Expr, Func, const, map_atoms, minimum, round_up, sym
+from gaf.dialects.common.index import Expr, Func, ceildiv, const, map_atoms, round_up, sym
 from gaf.dialects.common.names import short_name
-from gaf.dialects.tile.builder import KernelBuilder, gm
+from gaf.dialects.tile.builder import KernelBuilder, Loop, gm
 from gaf.dialects.tile.structure import KernelOp
-from gaf.fusion.region import Handed, Node, NotFusible, Output, Region
-from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases
+from gaf.fusion.region import Handed, Node, NotFusible, Output, Region, reads_in
+from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases, reduction_levels
+from gaf.passes.tile.blocks import even_columns, grid_columns
+from gaf.passes.tile.cube import MAX_ROWS
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 STRIDE = 25  # levels of a region that one recursion of the emission goes down at most
-CUBE_BLOCK = 128  # rows and columns of a matmul block: 128 x 128 x f32 is half of L0C (two buffers)
+PART_LANES = 64  # a core's part of the lanes starts at a multiple of this
+MERGED_PARTS = 4  # states of a split reduction that are merged at a time
+KEPT_ELEMENTS = 8192  # of operands that stay in UB for the whole kernel: a sixth of it as f32
 
 
 def _free(name: str, taken: Collection[str]) -> str:
@@ -38,7 +43,7 @@ def argument_names(
     region: Region, output_names: Sequence[str | None] = (), symbols: Collection[str] = ()
 ) -> tuple[list[str], list[str]]:
     """Short, C-legal, distinct names for the inputs and outputs of a kernel."""
-    taken = {"m", "n", "k", UNIT, *(f"g{i}" for i in range(8)), *symbols}
+    taken = {"m", "n", "k", "p", "q", UNIT, *(f"g{i}" for i in range(8)), *symbols}
 
     def unique(stem: str | None, fallback: str) -> str:
         base = short_name(stem or "", fallback)
@@ -133,10 +138,14 @@ class _Emitter:
         self.inputs, self.outputs = inputs, outputs
         self.taken, self.suffix = taken, suffix
         # the names of axes and tiling parameters, none of which may be a symbol of the model
-        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT)}
+        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT, "p", "q")}
         self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
+        self.part, self.slot = self.names["p"], self.names["q"]
         self.rename = self._axis_names()
         self.axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
+        if schedule.split is not None:
+            parts = const(schedule.split.parts)
+            self.axes = {self.part: parts, self.slot: parts, **self.axes}
         if set(self._axis_order()) == set(schedule.nest):
             self.axes[self.unit] = const(1)
         self.params = self._params(self.axes)
@@ -179,7 +188,7 @@ class _Emitter:
     def _params(self, axes: Mapping[str, Expr]) -> dict[str, Expr]:
         params: dict[str, Expr] = {}
         if self.schedule.is_cube:
-            params[self.names["bm"]] = const(CUBE_BLOCK)
+            params[self.names["bm"]] = const(MAX_ROWS)
         s = self.schedule
         whole = () if s.streamed else s.nest  # axes that a tile holds completely
         if self.m in axes and s.rows not in whole:
@@ -313,16 +322,40 @@ class _Emitter:
         else:
             self._vector()
 
-    def _vector(self) -> None:
+    def _kept_steps(self) -> list[tuple[str, Expr]]:
+        """The grid of a vector kernel: all axes but the reduced ones."""
         s = self.schedule
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
         if s.rows and s.rows not in s.nest:
             steps.append((self.m, sym(self.names["tm"])))
         if s.lanes not in s.nest:
             steps.append((self.n, sym(self.names["tn"])))
-        steps = self._grid(steps)
+        return steps
+
+    def _vector(self) -> None:
+        if self.schedule.split is not None:
+            self._split()
+            return
+        steps = self._grid(self._kept_steps())
+        self._keep_rows([a for a, _ in steps])
         with self.kb.grid(steps), self.scope():
             self._finish([a for a, _ in steps])
+
+    def _keep_rows(self, grid: Sequence[str]) -> None:
+        """Emit operands of whole rows that are the same for every tile before the grid: each core loads them once."""
+        lanes = self.region.axes[self.schedule.lanes].as_int()
+        if self.n in grid or self.schedule.streamed or lanes is None or self.suffix:
+            return
+        kept = [
+            i for i, node in enumerate(self.region.nodes)
+            if node.kind == "load" and node.axes == {self.schedule.lanes} and not node.guards and self._is_affine(node)
+        ]  # fmt: skip
+        if lanes * len(kept) <= KEPT_ELEMENTS:
+            for i in kept:
+                self.operand(i) if self.region.nodes[i].dtype.is_float else self.value(i)
+
+    def _is_affine(self, node: Node) -> bool:
+        return not any(reads_in(e) for e in node.index)
 
     def _cube(self) -> None:
         s, kb = self.schedule, self.kb
@@ -330,7 +363,7 @@ class _Emitter:
         steps.append((self.m, sym(self.names["bm"])))
         in_grid = s.reduced is None and not s.is_chain
         if in_grid:
-            steps.append((self.n, self._columns(s.lanes)))
+            steps.append((self.n, self._grid_columns(s.levels[-1][0])))
         with kb.grid(steps, sub=self.m), self.scope():
             for phase, level in enumerate(s.levels):
                 lefts = self._panels(level, phase, steps)
@@ -386,8 +419,16 @@ class _Emitter:
 
     def _columns(self, axis: str) -> Expr:
         """Columns of a matmul block: a constant, so that the cube can be shown to store whole fractals."""
-        width = self.region.axes[axis].as_int()
-        return const(CUBE_BLOCK) if width is None else round_up(minimum(CUBE_BLOCK, width), 16)
+        return const(even_columns(self.region.axes[axis].as_int()))
+
+    def _grid_columns(self, m: MatMul) -> Expr:
+        """Columns of a block where blocks of a row are shared out to cores."""
+        s, axes = self.schedule, {a: e.as_int() for a, e in self.region.axes.items()}
+        counts = [axes[a] for a in s.grid]
+        others = None if None in counts else math.prod(n for n in counts if n is not None)
+        rows = axes[s.rows] if s.rows is not None else 1
+        right = self.region.nodes[self.region.nodes[m.node].args[1]]
+        return const(grid_columns(axes[m.columns], rows, others, axes[m.summed], right.dtype.bytes, m.trans_b))
 
     def _cube_load(self, number: int, axes: tuple[str, str]) -> SSAValue:
         node = self.region.nodes[number]
@@ -448,6 +489,8 @@ class _Emitter:
         node = self.region.nodes[out.node]
         value = self._stored(out, index)
         names = {n.removesuffix(".lo") for e in index for n in e.names()}
+        if self.schedule.split is not None and self.rename[self.schedule.split.axis] in names:
+            names.add(self.part)  # each core stores its own part
         where = [(sym(f"{a}.lo"), 0, 1) for a in grid_axes if a not in names]
         with self.kb.at(self.region.origins.get(out.node) or self.kb.location):
             self.kb.store(value, self.outputs[number], index, where=where)
@@ -473,12 +516,14 @@ class _Emitter:
     def _streamed(self, grid_axes: Sequence[str]) -> None:
         """Walk the reduced axis once per level of dependent reductions, then once more for the outputs."""
         nest = self.schedule.nest
-        levels = self._levels()
-        reductions = self.region.reductions()
-        for level in sorted({levels[r] for r in reductions}):
-            current = [r for r in reductions if levels[r] == level]
+        for current in self._by_level():
             self._outside(nest)
             self.scopes[-1].update(zip(current, self._folded(current, nest)))
+        self._finish_streamed(grid_axes)
+
+    def _finish_streamed(self, grid_axes: Sequence[str]) -> None:
+        """Store the outputs when all reductions are known."""
+        nest = self.schedule.nest
         self._outside(nest)
         along = [i for i, o in enumerate(self.region.outputs) if set(nest) & self._names(o.index)]
         if along:
@@ -486,6 +531,76 @@ class _Emitter:
         for i in range(len(self.outputs)):
             if i not in along:
                 self._store(i, grid_axes)
+
+    def _by_level(self) -> list[list[int]]:
+        """The reductions, those first that others depend on."""
+        levels = reduction_levels(self.region)
+        return [[r for r in levels if levels[r] == level] for level in sorted(set(levels.values()))]
+
+    def _split(self) -> None:
+        """Grids over parts of one reduced axis, one for every level of dependent reductions: each leaves its states in
+        a workspace. Behind a barrier, the next one starts from all of them; the last one makes the outputs.
+        """
+        s, kb = self.schedule, self.kb
+        assert s.split is not None
+        steps = self._kept_steps()
+        nest = s.nest
+        arrays = {r: self._state_array(r) for r in self.region.reductions()}
+        stored: dict[int, SSAValue] = {}
+        for current in self._by_level():
+            with kb.grid([(self.part, const(1)), *steps]), self.scope():
+                self._merged(stored)
+                self._outside(nest)
+                states = self._folded(current, nest)
+                for r, state in zip(current, states):
+                    at = self.index([sym(a) for a in self._state_axes(r)])
+                    kb.store(state, arrays[r], [sym(f"{self.part}.lo"), *at])
+                    stored[r] = arrays[r]
+            kb.sync()
+        along = any(set(nest) & self._names(o.index) for o in self.region.outputs)
+        last = [(self.part, const(1)), *steps] if along else self._grid(steps)
+        with kb.grid(last), self.scope():
+            self._merged(stored)
+            self._finish_streamed([a for a, _ in last])
+
+    def _state_axes(self, reduction: int) -> list[str]:
+        """The region's axes that the state of a reduction has."""
+        return [a for a in self._axis_order() if a in self.region.nodes[reduction].axes]
+
+    def _state_array(self, reduction: int) -> SSAValue:
+        """A workspace for the states of a reduction, one for every part."""
+        assert self.schedule.split is not None
+        shape = [const(self.schedule.split.parts), *(self.region.axes[a] for a in self._state_axes(reduction))]
+        return self.kb.workspace(shape, dt.F32, _free(f"states{reduction}", [*self.inputs, *self.outputs]))
+
+    def _merged(self, stored: Mapping[int, SSAValue]) -> None:
+        """The reductions that all cores have left in workspaces."""
+        assert self.schedule.split is not None
+        for r, array in stored.items():
+            with self.kb.at(self.region.origins.get(r) or self.kb.location):
+                function = self.region.nodes[r].function
+                axes = self.tile_axes(self.region.nodes[r])
+                parts = self.schedule.split.parts
+                with self.kb.for_(self.slot, min(parts, MERGED_PARTS) if axes else parts, carried=[self._identity(r)]) as loop:
+                    index = [sym(self.slot), *self.index([sym(a) for a in self._state_axes(r)])]
+                    states = self.kb.load(array, index, [self.slot, *axes])
+                    folded = self.kb.reduce(function, states, [self.slot])
+                    loop.yield_(carried=[self.kb.merge(function, loop.carried[0], folded)])
+            self.scopes[-1][r] = loop.results[0]
+
+    def _bounds(self, axis: str) -> tuple[Expr, Expr] | None:
+        """The part of a reduced axis that a core folds; None: all of it."""
+        split = self.schedule.split
+        if split is None or split.axis != axis:
+            return None
+        size = ceildiv(self.region.axes[axis], split.parts)
+        size = round_up(size, PART_LANES) if axis == self.schedule.lanes else size
+        low = sym(f"{self.part}.lo") * size
+        return low, low + size
+
+    def _loop(self, axis: str, carried: Sequence[SSAValue] = ()) -> AbstractContextManager[Loop]:
+        """A loop over a reduced axis, or over the part of it that belongs to the core."""
+        return self.kb.for_(self.rename[axis], self._step(axis), carried, self._bounds(axis))
 
     def _step(self, axis: str) -> Expr:
         """The step of the loop over a reduced axis."""
@@ -497,7 +612,7 @@ class _Emitter:
         """The results of reductions over the current windows of `nest`, one loop for each axis."""
         axis, *rest = nest
         initial = [self._identity(r) for r in reductions]
-        with self.kb.for_(self.rename[axis], self._step(axis), carried=initial) as loop, self.scope():
+        with self._loop(axis, initial) as loop, self.scope():
             if rest:
                 self._outside(rest, self._below(reductions))
                 parts = list(self._folded(reductions, rest))
@@ -522,7 +637,7 @@ class _Emitter:
     def _stored_along(self, outputs: Sequence[int], nest: Sequence[str], grid_axes: Sequence[str]) -> None:
         """Loops over all reduced axes that compute and store outputs which have them."""
         axis, *rest = nest
-        with self.kb.for_(self.rename[axis], self._step(axis)) as loop, self.scope():
+        with self._loop(axis) as loop, self.scope():
             if rest:
                 self._outside(rest, self._below([self.region.outputs[i].node for i in outputs]))
                 self._stored_along(outputs, rest, grid_axes)
@@ -537,14 +652,6 @@ class _Emitter:
     def _identity(self, number: int) -> SSAValue:
         node = self.region.nodes[number]
         return self.kb.fill(monoid.by_name(node.function).identity, dt.F32, self.tile_axes(node))
-
-    def _levels(self) -> dict[int, int]:
-        """reduce node -> number of reductions below it on the longest path."""
-        depth: list[int] = []
-        for node in self.region.nodes:
-            below = max((depth[a] for a in node.args), default=0)
-            depth.append(below + (node.kind == "reduce"))
-        return {r: depth[r] for r in self.region.reductions()}
 
     def _below(self, numbers: Sequence[int]) -> set[int]:
         """Nodes that some nodes are computed from, themselves included."""

@@ -17,19 +17,32 @@ from gaf.dialects.tile.attributes import BindingsAttr
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp
 from gaf.errors import UnsupportedError
 from gaf.passes.registry import option, register_pass
+from gaf.passes.tile.blocks import block_rows
 from gaf.passes.tile.cube import MAX_ROWS
-from gaf.passes.tile.handover import FRACTAL
 from gaf.passes.tile.plan import Plan
 from gaf.target import Chip, chip
 
 LANES_2D = 2048
 """Most lanes of a tile that has rows: longer ones would leave few rows."""
 
-LANES_1D = 16384
-"""Most lanes of a tile without rows."""
-
 FEWEST_LANES = 256
 """Lanes are split over cores only down to this: shorter copies waste bandwidth."""
+
+FEWEST_ELEMENTS = 1024
+"""Elements of a tile below which more tiles cost more in starts than their overlap saves."""
+
+TILES = 4
+"""Tiles that a core works on at least, if they have enough elements: loads, vector work and stores of one tile
+overlap with those of its neighbours, but for the first load and the last store."""
+
+GRANULE = 64
+"""Lanes of a tile are a multiple of this, a repeat of 32-bit elements, or of `BLOCKS` if fewer fit."""
+
+BLOCKS = 16
+"""Lanes that are whole 32-byte blocks in every float type."""
+
+LARGEST = 1 << 30
+"""A tile size where nothing limits it."""
 
 ROWS = 8
 """Rows that a tile has at least if it can: columns come in blocks of eight floats."""
@@ -71,6 +84,8 @@ class _Use:
 
     axis: str
     in_grid: bool
+    whole: bool
+    """The loop runs over the complete axis."""
 
 
 class _Binder:
@@ -82,6 +97,7 @@ class _Binder:
         self.guards: list[Expr] = []
         self.grids = [op for op in kernel.body.block.ops if isinstance(op, GridOp)]
         self.cores = target.aiv_cores if plan.kind == "aiv" else target.aic_cores
+        self.kernel_params = {n for n, _ in kernel.params}
         self.uses = self._uses()
         forms = [h.form for h in plan.homes.values()]
         forms += [leaf.form for leaf in plan.all_leaves()]
@@ -89,14 +105,15 @@ class _Binder:
         self.lane_axes = {f.axes[-1] for f in forms if f.axes} - self.row_axes
 
     def _uses(self) -> dict[str, list[_Use]]:
-        names = {n for n, _ in self.kernel.params}
         found: dict[str, list[_Use]] = {}
         for op in self.kernel.walk():
             if isinstance(op, GridOp | ForOp):
                 steps = op.steps if isinstance(op, GridOp) else ((op.axis, op.step),)
+                whole = isinstance(op, GridOp) or op.bounds is None
                 for axis, step in steps:
-                    if step.as_name() in names:
-                        found.setdefault(step.as_name() or "", []).append(_Use(axis, isinstance(op, GridOp)))
+                    if step.as_name() in self.kernel_params:
+                        use = _Use(axis, isinstance(op, GridOp), whole)
+                        found.setdefault(step.as_name() or "", []).append(use)
         return found
 
     def run(self) -> None:
@@ -120,10 +137,10 @@ class _Binder:
                 self.params.append((name, value))
         for name, value in blocks:
             self.params.append((name, self._block_rows(value)))
-        for name in lanes:
-            self.params.append((name, self._lanes(name)))
+        for i, name in enumerate(lanes):
+            self.params.append((name, self._lanes(name, lanes[i + 1 :])))
         for i, name in enumerate(rows):
-            self._rows(name, rows[i + 1 :])
+            self.params.append((name, self._rows(name, rows[i + 1 :])))
         free = {name: const(1) for name in rows}
         smallest = self.plan.ub_bytes.substitute(free)
         self.guards.append(const(self.target.ub_usable_bytes) - smallest)
@@ -135,13 +152,13 @@ class _Binder:
         return cube is not None and any(name == s.as_name() for b in cube.blocks.values() for s in b.size)
 
     def _block_rows(self, value: Expr) -> Expr:
-        """Fewer rows a block when there are fewer blocks than cores, in whole fractals."""
+        """Rows of a matmul block: fewer when there are few blocks."""
         cube = self.plan.cube
         most = value.as_int()
         if cube is None or most is None or most > MAX_ROWS:
             return value
-        work = self._others(cube.grid, cube.rows) * self.kernel.extents[cube.rows]
-        return minimum(most, maximum(FRACTAL, round_up(ceildiv(work, self.cores), FRACTAL)))
+        others = self._others(cube.grid, cube.rows)
+        return block_rows(self.kernel.extents[cube.rows], others, most, self.cores)
 
     def _others(self, grid: GridOp, axis: str) -> Expr:
         """Number of windows of the other axes of a grid."""
@@ -154,81 +171,125 @@ class _Binder:
 
     # -- lanes ----------------------------------------------------------------------------------
 
-    def _lanes(self, name: str) -> Expr:
+    def _lanes(self, name: str, later: Sequence[str]) -> Expr:
+        """As many lanes as fit beside a few rows, in equal tiles, and no more than leave work for every core."""
         use = self.uses[name][0]
         extent = self.kernel.extents[use.axis]
-        widest = minimum(self._widest(name), extent)
+        widest = minimum(self._widest(name, later), extent)
         grid = self._grid_of(use)
         if grid is None:
-            return widest
-        work = extent
-        for axis, _ in grid.steps:
-            if axis != use.axis:
-                work = work * self.kernel.extents[axis]
-        share = round_up(ceildiv(work, self.cores), 64)
-        return minimum(widest, maximum(FEWEST_LANES, share))
+            return self._even(extent, widest) if use.whole else widest
+        if any(step.as_name() in self.kernel_params and axis != use.axis for axis, step in grid.steps):
+            work = product([self.kernel.extents[axis] for axis, _ in grid.steps])
+            share = round_up(ceildiv(work, self._cores_of(grid)), GRANULE)
+            return minimum(self._even(extent, widest), maximum(FEWEST_LANES, share))
+        others = self._others(grid, use.axis)
+        fewest = FEWEST_LANES if self.row_axes else FEWEST_ELEMENTS
+        cores = self._cores_of(grid)
+        wanted = minimum(widest, maximum(fewest, _share(extent, others, cores * (1 if self.row_axes else TILES))))
+        lanes = _balanced(extent, wanted, others, cores, start=GRANULE)
+        return minimum(widest, maximum(fewest, round_up(lanes, GRANULE)))
 
-    def _widest(self, name: str) -> int:
-        """The most lanes, a power of two, at which a few rows fit; a guess if that depends on shapes."""
+    def _even(self, extent: Expr, most: Expr) -> Expr:
+        """The size of equal tiles, none larger than `most`."""
+        return minimum(most, round_up(ceildiv(extent, ceildiv(extent, most)), GRANULE))
+
+    def _widest(self, name: str, later: Sequence[str]) -> Expr:
+        """The most lanes at which a few rows fit, and a part of what is bound later."""
         rows = [n for n in self.uses if {u.axis for u in self.uses[n]} <= self.row_axes]
-        size = LANES_2D if self.row_axes else LANES_1D
-        bound = dict(self.params)
-        while size > 64:
-            names: dict[str, Expr] = {name: const(size)}
-            names |= {n: const(ROWS) for n in rows}
-            names |= {n: v for n, v in bound.items() if n not in names}
-            bytes = self.plan.ub_bytes.substitute(names).as_int()
-            if bytes is None:
-                return min(size, 512)
-            if bytes <= self.target.ub_usable_bytes:
-                break
-            size //= 2
-        return size
+        names = {n: const(ROWS) for n in rows} | {n: const(GRANULE) for n in later} | dict(self.params)
+        fit = self._fitting(name, names, len(later) + 1)
+        blocks = maximum(BLOCKS, minimum(GRANULE, fit // BLOCKS * BLOCKS))
+        lanes = maximum(blocks, fit // GRANULE * GRANULE)
+        return minimum(lanes, LANES_2D) if self.row_axes else lanes
+
+    def _fitting(self, name: str, others: Mapping[str, Expr], users: int) -> Expr:
+        """The largest value of a parameter at which the buffers fit its share of UB, named like it with `_fit`.
+
+        `others` says what other parameters are taken to be. Raises UnsupportedError if the size isn't linear in the
+        parameter.
+        """
+        try:
+            slope, offset, scale = _linear_bound(self.plan.ub_bytes.substitute(others), name)
+        except ValueError as error:
+            raise UnsupportedError(
+                f"kernel '{self.kernel.sym_name.data}': no tile size can be derived from its memory plan",
+                got=f"{self.plan.ub_bytes} bytes, {error}",
+            ) from None
+        if slope.as_int() == 0:
+            return const(LARGEST)
+        fit = (const(self.target.ub_usable_bytes // users * scale) - offset) // slope
+        if fit.as_int() is not None:
+            return fit
+        self.params.append((f"{name}_fit", fit))
+        return sym(f"{name}_fit")
 
     def _grid_of(self, use: _Use) -> GridOp | None:
         if not use.in_grid:
             return None
         return next((g for g in self.grids if use.axis in dict(g.steps)), None)
 
+    def _cores_of(self, grid: GridOp) -> int:
+        """Cores that the tiles of a grid are shared out to: in a kernel in stages, each has its own."""
+        return self.target.aiv_cores if grid is not self.plan.cube_grid else self.cores
+
     # -- rows -----------------------------------------------------------------------------------
 
-    def _rows(self, name: str, later: Sequence[str] = ()) -> None:
-        """As many rows as fit, in eights when there are more; no more than leave work for every core.
+    def _rows(self, name: str, later: Sequence[str]) -> Expr:
+        """As many rows as fit, but no more than leave tiles for every core; those of a matmul block in eights.
 
         The stages of a kernel use one memory, each with its own number of rows: a stage leaves its share to
         those that are bound `later`.
         """
         use = self.uses[name][0]
         one = {n: const(1) for n in later}
-        capacity = self.target.ub_usable_bytes // (len(later) + 1)
-        try:
-            slope, offset, scale = _linear_bound(self.plan.ub_bytes.substitute(one), name)
-        except ValueError as error:
-            raise UnsupportedError(
-                f"kernel '{self.kernel.sym_name.data}': no row count can be derived from its memory plan",
-                got=f"{self.plan.ub_bytes} bytes, {error}",
-            ) from None
-        limit = self._row_limit(use)
-        if slope.as_int() == 0:
-            self.params.append((name, limit))
-            return
-        fit = (const(capacity * scale) - offset) // slope
-        fitting = f"{name}_fit"
-        self.params.append((fitting, fit))
-        whole = maximum(minimum(sym(fitting), ROWS), sym(fitting) // ROWS * ROWS)
-        self.params.append((name, maximum(1, minimum(whole, limit))))
-
-    def _row_limit(self, use: _Use) -> Expr:
+        fit = self._fitting(name, one, len(later) + 1)
         extent = self.kernel.extents[use.axis]
         grid = self._grid_of(use)
-        if grid is not None:
-            cores = self.target.aiv_cores if grid is not self.plan.cube_grid else self.cores
-            return ceildiv(extent * self._others(grid, use.axis), cores)
         cube = self.plan.cube
+        if grid is not None:
+            others = self._others(grid, use.axis)
+            fewest = ceildiv(FEWEST_ELEMENTS, self._row_lanes(use.axis))
+            cores = self._cores_of(grid)
+            wanted = minimum(_share(extent, others, cores), maximum(fewest, _share(extent, others, cores * TILES)))
+            start = 2 * (fewest.as_int() or 1)
+            return _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start)
         if cube is not None and use.axis == cube.rows:
-            rows = cube.size[0]
-            return ceildiv(rows, 2) if cube.grid.sub == use.axis else rows
-        return extent
+            rows, whole = cube.size[0], maximum(minimum(fit, ROWS), fit // ROWS * ROWS)
+            return maximum(1, minimum(whole, ceildiv(rows, 2) if cube.grid.sub == use.axis else rows))
+        most = maximum(1, minimum(fit, extent))
+        return ceildiv(extent, ceildiv(extent, most)) if use.whole else most
+
+    def _row_lanes(self, axis: str) -> Expr:
+        """Lanes of the widest tile with rows along an axis."""
+        forms = [h.form for h in self.plan.homes.values()]
+        found = const(1)
+        for form in forms:
+            if len(form.axes) == 2 and form.axes[0] == axis:
+                found = maximum(found, form.lanes)
+        return found
+
+
+def _share(extent: Expr, others: Expr, tiles: int) -> Expr:
+    """The part of an axis that makes so many tiles."""
+    return maximum(1, ceildiv(extent * others, tiles))
+
+
+def _balanced(extent: Expr, most: Expr, others: Expr, cores: int, start: int) -> Expr:
+    """The size of tiles, at most `most`, of which every core gets the same number, if that can be.
+
+    Where all sizes are known, that which leaves the busiest core the least work; a tile costs `start` beside its size.
+    """
+    n, limit, count = extent.as_int(), most.as_int(), others.as_int()
+    if n is None or limit is None or count is None:
+        rounds = ceildiv(ceildiv(extent, most) * others, cores)
+        return ceildiv(extent, maximum(1, rounds * cores // others))
+    fewest = -(-n // limit)
+
+    def busiest(tiles: int) -> int:
+        return -(-tiles * count // cores) * (-(-n // tiles) + start)
+
+    return const(-(-n // min(range(fewest, min(n, 4 * fewest + cores) + 1), key=busiest)))
 
 
 # -- bounds -----------------------------------------------------------------------------------------

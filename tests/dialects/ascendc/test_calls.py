@@ -86,7 +86,7 @@ N = {"count": COUNT}
 MATH = (dt.U8, lambda cls: cls.tmp_bytes(COUNT))
 COMPARE = (dt.U8, rows.compare_bytes(COUNT))
 COL_TMP = (dt.F32, rows.BinaryColOp.tmp_elements(ROWS))
-ROW_TMP = (dt.F32, rows.RowReduceOp.tmp_elements(ROWS))
+ROW_TMP = (dt.F32, rows.RowReduceOp.tmp_elements(ROWS, LANES))
 ROOT_TMP = (dt.F32, COUNT)
 
 

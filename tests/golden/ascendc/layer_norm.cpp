@@ -47,7 +47,9 @@ extern "C" __global__ GAF_CORE __aicore__ void layer_norm(GM_ADDR x, GM_ADDR gam
     TQue<TPosition::VECOUT, 2> yQueue;
     pipe.InitBuffer(yQueue, 2, t.tm * gaf::RoundUp(t.K, 16) * 2);
     TBuf<TPosition::VECCALC> poolBuf;
-    pipe.InitBuffer(poolBuf, gaf::RoundUp(t.tm, 8) * 12 + t.tm * 256 + t.tm * gaf::RoundUp(t.K, 8) * 8);
+    pipe.InitBuffer(poolBuf,
+            gaf::RoundUp(t.tm, 8) * 12 + t.tm * gaf::RoundUp(t.K, 8) * 8 + t.tm * gaf::Min(4,
+            gaf::Max(1, t.K / 64)) * 256);
     LocalTensor<float> centred = poolBuf.GetWithOffset<float>(t.tm * gaf::RoundUp(t.K, 8), 0);
     LocalTensor<float> square = poolBuf.GetWithOffset<float>(t.tm * gaf::RoundUp(t.K, 8),
             t.tm * gaf::RoundUp(t.K, 8) * 4);
@@ -57,7 +59,7 @@ extern "C" __global__ GAF_CORE __aicore__ void layer_norm(GM_ADDR x, GM_ADDR gam
             gaf::RoundUp(t.tm, 8) * 4 + t.tm * gaf::RoundUp(t.K, 8) * 8);
     LocalTensor<float> root = poolBuf.GetWithOffset<float>(gaf::RoundUp(t.tm, 8),
             gaf::RoundUp(t.tm, 8) * 8 + t.tm * gaf::RoundUp(t.K, 8) * 8);
-    LocalTensor<float> tmp = poolBuf.GetWithOffset<float>(t.tm * 64,
+    LocalTensor<float> tmp = poolBuf.GetWithOffset<float>(t.tm * gaf::Min(4, gaf::Max(1, t.K / 64)) * 64,
             gaf::RoundUp(t.tm, 8) * 12 + t.tm * gaf::RoundUp(t.K, 8) * 8);
     LocalTensor<float> gammaRowIn = gammaQueue.AllocTensor<float>();
     gaf::LoadTile(gammaRowIn, gammaGm, 1, t.K, t.K);

@@ -77,11 +77,12 @@ extern "C" __global__ GAF_CORE __aicore__ void matmul_rms_norm(GM_ADDR a, GM_ADD
         TQue<TPosition::VECOUT, 1> yQueue;
         pipe.InitBuffer(yQueue, 1, gaf::RoundUp(t.N, 8) * 32);
         TBuf<TPosition::VECCALC> poolBuf;
-        pipe.InitBuffer(poolBuf, gaf::RoundUp(t.N, 8) * 32 + 2112);
+        pipe.InitBuffer(poolBuf, gaf::RoundUp(t.N, 8) * 32 + gaf::Min(4, gaf::Max(1, t.N / 64)) * 2048 + 64);
         LocalTensor<float> square = poolBuf.GetWithOffset<float>(gaf::RoundUp(t.N, 8) * 8, 0);
         LocalTensor<float> norm = poolBuf.GetWithOffset<float>(8, gaf::RoundUp(t.N, 8) * 32);
         LocalTensor<float> den = poolBuf.GetWithOffset<float>(8, gaf::RoundUp(t.N, 8) * 32 + 32);
-        LocalTensor<float> tmp = poolBuf.GetWithOffset<float>(512, gaf::RoundUp(t.N, 8) * 32 + 64);
+        LocalTensor<float> tmp = poolBuf.GetWithOffset<float>(gaf::Min(4, gaf::Max(1, t.N / 64)) * 512,
+                gaf::RoundUp(t.N, 8) * 32 + 64);
 
         for (int64_t it = 0; it < rounds; ++it) {
             const int64_t m0 = block * 32 + blocks * it * 32;

@@ -37,11 +37,13 @@ extern "C" __global__ GAF_CORE __aicore__ void softmax(GM_ADDR x, GM_ADDR y, GM_
     TQue<TPosition::VECOUT, 2> yQueue;
     pipe.InitBuffer(yQueue, 2, t.tm * gaf::RoundUp(t.K, 8) * 4);
     TBuf<TPosition::VECCALC> poolBuf;
-    pipe.InitBuffer(poolBuf, gaf::RoundUp(t.tm, 8) * 4 + t.tm * 256 + t.tm * gaf::RoundUp(t.K, 8) * 4);
+    pipe.InitBuffer(poolBuf,
+            gaf::RoundUp(t.tm, 8) * 4 + t.tm * gaf::RoundUp(t.K, 8) * 4 + t.tm * gaf::Min(4,
+            gaf::Max(1, t.K / 64)) * 256);
     LocalTensor<float> e = poolBuf.GetWithOffset<float>(t.tm * gaf::RoundUp(t.K, 8), 0);
     LocalTensor<float> col = poolBuf.GetWithOffset<float>(gaf::RoundUp(t.tm, 8),
             t.tm * gaf::RoundUp(t.K, 8) * 4);
-    LocalTensor<float> tmp = poolBuf.GetWithOffset<float>(t.tm * 64,
+    LocalTensor<float> tmp = poolBuf.GetWithOffset<float>(t.tm * gaf::Min(4, gaf::Max(1, t.K / 64)) * 64,
             gaf::RoundUp(t.tm, 8) * 4 + t.tm * gaf::RoundUp(t.K, 8) * 4);
 
     for (int64_t i = block; i < (t.M - 1) / t.tm + 1; i += blocks) {

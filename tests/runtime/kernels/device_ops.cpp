@@ -102,7 +102,7 @@ extern "C" __global__ __aicore__ void device_ops(GM_ADDR a, GM_ADDR b, GM_ADDR c
     const uint32_t pitch = gaf::PitchOf<float>(t.lanes), count = t.rows * pitch;
     TPipe pipe;
     TBuf<TPosition::VECCALC> bufA, bufB, bufD, bufCol, bufRow, bufTmp, bufBytes;
-    const uint32_t tmpFloats = gaf::Max(t.rows * 64, count);
+    const uint32_t tmpFloats = gaf::Max(gaf::RowReduceTmp(t.rows, t.lanes), count);
     pipe.InitBuffer(bufA, count * 4);
     pipe.InitBuffer(bufB, count * 4);
     pipe.InitBuffer(bufD, gaf::Max(count, gaf::RoundUp(t.rows, 8)) * 4);

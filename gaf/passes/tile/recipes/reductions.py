@@ -30,9 +30,10 @@ class Reduce(Recipe):
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
         if not self.lanes:
             return []
-        found = [Scratch(dt.F32, RowReduceOp.tmp_elements(form.rows))]
+        found = [Scratch(dt.F32, RowReduceOp.tmp_elements(form.rows, form.lanes))]
         if self.rows:
-            found += [Scratch(dt.F32, round_up(form.rows, 8)), Scratch(dt.F32, RowReduceOp.tmp_elements(1))]
+            column = Scratch(dt.F32, round_up(form.rows, 8))
+            found += [column, Scratch(dt.F32, RowReduceOp.tmp_elements(1, form.rows))]
         return found
 
     def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
