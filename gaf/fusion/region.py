@@ -95,8 +95,9 @@ class Builder:
         axes = frozenset().union(*(self.node(a).axes for a in args)) if args else frozenset()
         return self.add(Node("map", dtype, axes, tuple(args), function))
 
-    def axis(self, extent: Expr, taken: set[str]) -> str:
-        """An axis to bind a reduced dim: an existing one of the same extent that the result doesn't use.
+    def axis(self, extent: Expr, taken: set[str], last: bool = False) -> str:
+        """An axis to bind a reduced dim: an existing one of the same extent that the result doesn't use, the `last`
+        or the first of them.
 
         The axes of the place that asks come first: the mean of a LayerNorm in front of a matmul runs over the
         matmul's summed axis, not over its columns, even if both have the same size.
@@ -106,8 +107,9 @@ class Builder:
                 name = e.as_name()
                 if name is not None and name not in taken and self.region.axes.get(name) == extent:
                     return name
-        for name, size in self.region.axes.items():
-            if size == extent and name not in taken:
+        names = reversed(list(self.region.axes)) if last else list(self.region.axes)
+        for name in names:
+            if self.region.axes[name] == extent and name not in taken:
                 return name
         return self.fresh(extent)
 
@@ -238,13 +240,15 @@ class Builder:
         over: list[str] = []
         if stage.reduced:
             taken = {n for e in index for n in e.names()} | {n for g in self.guards for n in guard_names(g)}
-            for dim in stage.reduced:
+            several = len(stage.reduced) > 1
+            for dim in reversed(stage.reduced):  # the last dim first: of two axes of one size it has the last too
                 if dim.extent == 1:
                     env[dim.name] = const(0)
                     continue
-                name = self.summed(op, stage, dim) if is_product_sum(stage) else self.axis(dim.extent, taken)
+                shared = is_product_sum(stage)
+                name = self.summed(op, stage, dim) if shared else self.axis(dim.extent, taken, several)
                 taken.add(name)
-                over.append(name)
+                over.insert(0, name)
                 env[dim.name] = sym(name)
         reads = [self.read(op, meaning, r, env) for r in stage.reads]
         self.context.pop()

@@ -10,7 +10,7 @@ rows) and *cube* (one matmul whose result tile the vector cores finish).
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gaf.dialects.common import dtype as dt
@@ -285,6 +285,11 @@ def _vector(region: Region) -> list[Schedule]:
         rows = _window_rows(region, accesses, lanes, parallel)
     else:
         rows = _vector_rows(region, accesses, lanes, parallel, reduced)
+    turned = _turned(region, accesses, lanes)
+    if turned and not reduced and len(turned) == 1:
+        rows = _pick_rows(sorted(turned), {lanes}, accesses)
+    if turned and turned != {rows}:
+        raise NotFusible("the operands would be transposed on chip in different ways")
     grid = tuple(a for a in parallel if a not in (lanes, rows))
     for access in accesses:  # lanes were found to be legal; loops in steps of 1 take any index
         if rows is not None and access.step(rows) is None:
@@ -321,10 +326,34 @@ def _may_be_lanes(region: Region, accesses: Sequence[_Access], axis: str) -> boo
             return False
         if axis in access.steps and access.steps[axis] != 1:
             load = loads[number] if number < len(loads) else None
-            if load is None or access.indirect or not _is_picked(load, region, axis, access.steps[axis]):
+            if load is None or access.indirect:
+                return False
+            if not _is_picked(load, region, axis, access.steps[axis]) and turned_axis(load, access.steps, axis) is None:
                 return False
         found |= axis in access.steps
     return found and not any(_is_spread(n, axis) for n in loads)
+
+
+def turned_axis(load: Node, steps: Mapping[str, Expr | None], lanes: str) -> str | None:
+    """The axis along which neighbours of a load are neighbours in memory, if tiles of it and the lanes can be
+    transposed on chip; None if not.
+    """
+    if load.guards or load.dtype.bytes not in (2, 4) or lanes in load.index[-1].names() or steps[lanes] is None:
+        return None
+    return next((a for a, step in steps.items() if step == 1 and a != lanes), None)
+
+
+def _turned(region: Region, accesses: Sequence[_Access], lanes: str) -> set[str]:
+    """The axes that change places with the lanes in some load."""
+    loads = [n for n in region.nodes if n.kind == "load"]
+    found = set()
+    for load, access in zip(loads, accesses, strict=False):
+        step = access.steps.get(lanes, const(1))
+        if step != 1 and not _is_picked(load, region, lanes, step):
+            axis = turned_axis(load, access.steps, lanes)
+            assert axis is not None
+            found.add(axis)
+    return found
 
 
 def _small(step: Expr | None) -> bool:

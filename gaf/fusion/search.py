@@ -26,7 +26,7 @@ from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.order import UnitOrder
 from gaf.fusion.plan import MAX_GROUP_OPS, SLACK, Decision, FusionPlan, Group, Legal, check_acyclic
 from gaf.fusion.refit import Apart, Failure, cut_failed
-from gaf.fusion.region import Handed, NotFusible, Region
+from gaf.fusion.region import Handed, NotFusible, Region, address, build_region
 from gaf.fusion.residency import resident_values
 from gaf.fusion.schedule import Schedule
 from gaf.fusion.side_by_side import kernel_of
@@ -239,6 +239,8 @@ class Search(UnitOrder):
                 and not all(self.computes(c) for c in graph.consumers(v))
             }
         )
+        copies = {v for v in self.folded if self.copies_input(v)}
+        self.folded.difference_update(copies)
         if self.with_rules and self.config.atb == "prefer":
             from gaf.fusion.atb import leave_to_atb
 
@@ -247,7 +249,7 @@ class Search(UnitOrder):
         for i, op in enumerate(self.ops):
             if i in graph.meanings and i not in graph.views and i not in self.host:
                 self.seed(i)
-        self.absorb_views()
+        self.absorb_views(copies)
         self.number_units()
         copies = {id(g): replace(g) for g in self.group_of.values()}  # groups change when they are joined
         self.alone = {i: copies[id(g)] for i, g in self.group_of.items()}
@@ -331,9 +333,25 @@ class Search(UnitOrder):
         if len(chain) > 1:
             yield set(chain)
 
-    def absorb_views(self) -> None:
+    def copies_input(self, view: int) -> bool:
+        """Is this the last of a chain of views from a model input to a model output that changes the order of data?"""
+        graph, value = self.graph, self.ops[view].results[0]
+        if isinstance(graph.root(value).owner, Operation) or all(self.computes(c) for c in graph.consumers(view)):
+            return False
+        try:
+            region = build_region([self.ops[i] for i in self.folded], [value])
+        except NotFusible:
+            return False
+        (out,) = region.outputs
+        load = region.nodes[out.node]
+        if load.kind != "load":
+            return False
+        shape = region.input_types[load.input].shape
+        return address(shape, load.index, region.axes) != address(out.type.shape, out.index, region.axes)
+
+    def absorb_views(self, copies: set[int]) -> None:
         """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the
-        host.
+        host. `copies` of inputs that have no kernel stay views for the host.
         """
         for view in sorted(self.graph.views - self.folded):
             if view in self.host:
@@ -357,7 +375,10 @@ class Search(UnitOrder):
             try:
                 self.group_of[view] = self.build([view])
             except NotFusible as error:
-                self.host[view] = str(error)
+                if view in copies:
+                    self.folded.add(view)
+                else:
+                    self.host[view] = str(error)
 
     def only_source(self, view: int) -> int | None:
         """The single producer of a stored view, if nothing else reads what lies between."""

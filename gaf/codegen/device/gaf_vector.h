@@ -662,6 +662,55 @@ __aicore__ inline void TakeLanes(const LocalTensor<T>& dst, const LocalTensor<T>
     }
 }
 
+// One TransDataTo5HD of `times` groups of 16 rows: a block of columns of src becomes rows of dst. Repeat strides in
+// blocks.
+template <class T>
+__aicore__ inline void TransposeGroups(const LocalTensor<T> (&dst)[16], const LocalTensor<T> (&src)[16],
+                                       uint32_t times, uint32_t dstRep, uint32_t srcRep)
+{
+    const AscendC::TransDataTo5HDParams p(false, false, static_cast<uint8_t>(times),
+                                          static_cast<uint16_t>(times > 1 ? dstRep : 0),
+                                          static_cast<uint16_t>(times > 1 ? srcRep : 0));
+    AscendC::TransDataTo5HD<T>(dst, src, p);
+}
+
+// dst[c, r] = src[r, c] for a src of rows x lanes; 16-bit and 32-bit types. tmp: a row of dst, roundUp(rows, 16)
+// elements, for what lies beyond the last lane. Groups of 16 rows at a time; the last one repeats its last row.
+template <class T>
+__aicore__ inline void TransposeTile(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& tmp,
+                                     uint32_t rows, uint32_t lanes)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "TransposeTile: 16-bit and 32-bit types");
+    if constexpr (IS_SAME<T, bfloat16_t>) {  // moved as it is, and A2 has no such instruction for the type
+        TransposeTile(dst.template ReinterpretCast<half>(), src.template ReinterpretCast<half>(),
+                      tmp.template ReinterpretCast<half>(), rows, lanes);
+    } else {
+        constexpr uint32_t halves = 16 / BLOCK<T>;  // blocks of dst that 16 rows of src make
+        const uint32_t pitch = PitchOf<T>(lanes), dstPitch = PitchOf<T>(rows), full = rows / 16, rest = rows % 16;
+        LocalTensor<T> to[16], from[16];
+        bool dirty = false;  // an instruction without a barrier behind it writes tmp
+        for (uint32_t c = 0; c < lanes; c += BLOCK<T>) {
+            for (uint32_t g = 0; g <= full; g += g < full ? Min(full - g, MAX_REPEAT) : 1) {
+                const uint32_t times = g < full ? Min(full - g, MAX_REPEAT) : 1, valid = g < full ? 16 : rest;
+                if (valid == 0) {
+                    break;
+                }
+                const bool spills = c + BLOCK<T> > lanes || g * 16 + 16 > dstPitch;
+                if (spills && dirty) {
+                    PipeBarrier<PIPE_V>();
+                }
+                dirty = dirty || spills;
+                for (uint32_t i = 0; i < 16; ++i) {
+                    const uint32_t lane = c + i / halves, at = g * 16 + i % halves * BLOCK<T>;
+                    from[i] = src[(g * 16 + Min(i, valid - 1)) * pitch + c];
+                    to[i] = lane < lanes && at < dstPitch ? dst[lane * dstPitch + at] : tmp[i % halves * BLOCK<T>];
+                }
+                TransposeGroups<T>(to, from, times, halves, pitch / BLOCK<T> * 16);
+            }
+        }
+    }
+}
+
 template <class T>
 constexpr bool IS_BYTE = IS_SAME<T, int8_t> || IS_SAME<T, uint8_t>;
 

@@ -297,6 +297,46 @@ BYTES = (dt.I8, dt.U8)
 
 
 @irdl_op_definition
+class TransposeTileOp(RowsOp):
+    """`dst[c, r] = src[r, c]` for a src of rows x lanes; tmp is a row of dst."""
+
+    name = "ascendc.transpose_tile"
+    dst = operand_def(LocalType)
+    src = operand_def(LocalType)
+    tmp = operand_def(LocalType)
+
+    CPP: ClassVar[str] = "gaf::TransposeTile({dst}, {src}, {tmp}, {rows}, {lanes})"
+    DTYPES: ClassVar[dict[str, tuple[dt.DType, ...]]] = {"dst": (dt.F32, dt.F16, dt.BF16, dt.I32, dt.I16)}
+    SAME: ClassVar[tuple[tuple[str, ...], ...]] = (("dst", "src", "tmp"),)
+
+    @classmethod
+    def tmp_elements(cls, rows: ExprLike) -> Expr:
+        """Elements of tmp for tiles of up to so many rows."""
+        return round_up(rows, 16)
+
+    def accesses(self) -> tuple[Access, ...]:
+        rows, lanes = self.size()
+        kind = local_dtype(self.dst)
+        return (
+            self.read("src", tile(rows, lanes, kind)),
+            self.written("tmp", self.tmp_elements(rows)),
+            self.written("dst", tile(lanes, rows, kind)),
+        )
+
+    def cost(self) -> tuple[Cost, ...]:
+        rows, lanes = self.size()
+        return (Cost.of("TransDataTo5HD", tile(rows, lanes, local_dtype(self.dst)), (lanes + 7) // 8),)
+
+    def run(self, core: Core) -> None:
+        rows, lanes = self.ints(core)
+        values = core.tile(self.src, rows, lanes)[:, :lanes].copy()
+        core.clobber(self.tmp, core.int(self.tmp_elements(rows)))
+        dst = core.tile(self.dst, lanes, rows)
+        dst[:] = 0
+        dst[:, :rows] = values.T
+
+
+@irdl_op_definition
 class TakeLanesOp(RowsOp):
     """`dst[r, c] = src[r, place(c)]` with `place(c) = (c * mul + rest) floordiv div + shift`, limited to
     [0, span); rows of src have the pitch of `span` lanes. 0 <= rest < div, and lanes * mul < 2^21.

@@ -220,6 +220,20 @@ def picked_lanes(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) ->
     return None if any(axes[-1] in e.names() for e in outer) else lane_map(last, axes[-1])
 
 
+def is_transposed(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) -> bool:
+    """True if a load of rows and lanes finds its rows next to each other in memory: they change places on chip."""
+    source = op.source.type
+    if len(axes) != 2 or op.guards or not isinstance(source, GmType) or any(find_read(e) is not None for e in op.index):
+        return False
+    if axes[1] in op.index[-1].names() or memory_dtype(source.dtype).bytes not in (2, 4):
+        return False
+    total = const(0)
+    for value, stride in zip(op.index, strides(source.shape), strict=True):
+        total = total + value * stride
+    total = total.simplify(ranges)
+    return total.coefficient(axes[0]) == 1 and total.coefficient(axes[1]) not in (None, const(0), const(1))
+
+
 def find_read(value: Expr) -> Func | None:
     """The `read` atom inside an expression, at any depth."""
     for atom in value.atoms():

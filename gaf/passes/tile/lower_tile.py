@@ -35,6 +35,7 @@ from gaf.passes.tile.forms import (
     gather_address,
     linear,
     memory_dtype,
+    is_transposed,
     picked_lanes,
     refuse,
     require_contiguous,
@@ -350,6 +351,9 @@ class Lowering:
         if any(find_read(i) is not None for i in op.index):
             self._gather(op, source, axes, what, e)
             return
+        if is_transposed(op, axes, e.ranges):
+            self._load_transposed(op, axes, linear(op, source.shape, op.index, axes, e.lows(), e.ranges, what), e)
+            return
         picked = picked_lanes(op, axes, e.ranges)
         index = op.index
         if picked is not None and picked.is_fraction:
@@ -388,6 +392,17 @@ class Lowering:
         first = limits.clamp(start)
         last = limits.clamp(start + ((lanes - 1) * picked.mul + rest) // picked.div)
         return Picks(e.name(last - first + 1, "span"), picked.mul, rest, picked.div, start - first), first
+
+    def _load_transposed(self, op: LoadOp, axes: tuple[str, ...], address: Address, e: VectorEmitter) -> None:
+        """A load whose lanes are rows in memory."""
+        rows, lanes = e.size(axes)
+        name = gm_name(op.source)
+        at, stride = e.name(address.base, f"{name}_at"), e.name(address.lane_step, "stride")
+
+        def copy(room: SSAValue) -> None:
+            self.kb.call(LoadTileOp, room, e.array(op.source), src_at=at, rows=lanes, lanes=rows, stride=stride)
+
+        self._enqueue(op, name, rows, lanes, copy, e)
 
     def _load_box(
         self, op: LoadOp, axes: tuple[str, ...], start: Expr, stride: Expr, picks: Picks | None, e: VectorEmitter

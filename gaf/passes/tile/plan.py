@@ -24,7 +24,16 @@ from gaf.dialects.tile.types import GmType
 from gaf.errors import UnsupportedError
 from gaf.passes.tile.buffers import MAX_QUEUE_BUFFERS, Carry, Group, Home, Leaf, Memory, slot_bytes
 from gaf.passes.tile.cube import CubePlan, plan_cube
-from gaf.passes.tile.forms import Form, axis_ranges, memory_dtype, physical_dtype, picked_lanes, refuse, tile_type
+from gaf.passes.tile.forms import (
+    Form,
+    axis_ranges,
+    is_transposed,
+    memory_dtype,
+    physical_dtype,
+    picked_lanes,
+    refuse,
+    tile_type,
+)
 from gaf.passes.tile.guards import check_load_guards
 from gaf.passes.tile.program import Number, Program, check_supported, is_store, vector_ops
 from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
@@ -32,7 +41,7 @@ from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe
 from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
 from gaf.passes.tile.recipes.coordinates import Coordinates, Fill, OnNumber
 from gaf.passes.tile.recipes.integers import ANY_WIDTH
-from gaf.passes.tile.recipes.lanes import TakeLanes
+from gaf.passes.tile.recipes.lanes import TakeLanes, Transpose
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.target import DEFAULT, Chip
 
@@ -53,6 +62,8 @@ class Plan(Memory):
         self.cube: CubePlan | None = plan_cube(kernel)
         self.homes: dict[SSAValue, Home] = {}
         self.leaves: dict[Operation, Leaf] = {}
+        self.transposes = False
+        """Some load has its lanes along the rows of the tile."""
         self.puts: dict[SSAValue, Leaf] = {}
         """Collected tile -> how the rows of one step of the loop are handed over to the cube."""
         self.starts: dict[ForOp, list[Carry]] = {}
@@ -213,8 +224,13 @@ class Plan(Memory):
             check_load_guards(op, form.axes)
         self._check_dtype(op, type.dtype)
         recipe = load_cast(type.dtype)
-        picked = picked_lanes(op, form.axes, axis_ranges(self.kernel)) if isinstance(op, LoadOp) else None
-        if picked is not None:
+        ranges = axis_ranges(self.kernel)
+        picked = picked_lanes(op, form.axes, ranges) if isinstance(op, LoadOp) else None
+        if isinstance(op, LoadOp) and is_transposed(op, form.axes, ranges):
+            recipe = Transpose()
+            memory = replace(memory, axes=form.axes[::-1], rows=form.lanes, lanes=form.rows)
+            self.transposes = True
+        elif picked is not None:
             recipe = TakeLanes()
             memory = replace(memory, lanes=picked.room(memory.lanes))
         if op in self.staged:

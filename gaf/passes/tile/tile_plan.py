@@ -25,6 +25,9 @@ from gaf.target import Chip, chip
 LANES_2D = 2048
 """Most lanes of a tile that has rows: longer ones would leave few rows."""
 
+LANES_TRANSPOSED = 128
+"""Most lanes of a tile that is transposed on chip: rows are as long in one of its two orders as lanes in the other."""
+
 FEWEST_LANES = 256
 """Lanes are split over cores only down to this: shorter copies waste bandwidth."""
 
@@ -99,6 +102,7 @@ class _Binder:
         self.cores = target.aiv_cores if plan.kind == "aiv" else target.aic_cores
         self.kernel_params = {n for n, _ in kernel.params}
         self.uses = self._uses()
+        self.streams = any(not u.in_grid for uses in self.uses.values() for u in uses)
         forms = [h.form for h in plan.homes.values()]
         forms += [leaf.form for leaf in plan.all_leaves()]
         self.row_axes = {f.axes[0] for f in forms if len(f.axes) == 2}
@@ -196,11 +200,13 @@ class _Binder:
 
     def _widest(self, name: str, later: Sequence[str]) -> Expr:
         """The most lanes at which a few rows fit, and a part of what is bound later."""
-        rows = [n for n in self.uses if {u.axis for u in self.uses[n]} <= self.row_axes]
-        names = {n: const(ROWS) for n in rows} | {n: const(GRANULE) for n in later} | dict(self.params)
+        rows = [n for n in self.uses if n != name and {u.axis for u in self.uses[n]} <= self.row_axes]
+        names = {n: minimum(ROWS, self.kernel.extents[self.uses[n][0].axis]) for n in rows} | {n: const(GRANULE) for n in later} | dict(self.params)
         fit = self._fitting(name, names, len(later) + 1)
         blocks = maximum(BLOCKS, minimum(GRANULE, fit // BLOCKS * BLOCKS))
         lanes = maximum(blocks, fit // GRANULE * GRANULE)
+        if self.plan.transposes:
+            return minimum(lanes, LANES_TRANSPOSED)
         return minimum(lanes, LANES_2D) if self.row_axes else lanes
 
     def _fitting(self, name: str, others: Mapping[str, Expr], users: int) -> Expr:
@@ -251,8 +257,13 @@ class _Binder:
             others = self._others(grid, use.axis)
             fewest = ceildiv(FEWEST_ELEMENTS, self._row_lanes(use.axis))
             cores = self._cores_of(grid)
-            wanted = minimum(_share(extent, others, cores), maximum(fewest, _share(extent, others, cores * TILES)))
+            share = _share(extent, others, cores)
+            # loops inside of a tile overlap its copies and vector work by themselves
+            wanted = share if self.streams else minimum(share, maximum(fewest, _share(extent, others, cores * TILES)))
             start = 2 * (fewest.as_int() or 1)
+            if self.plan.transposes:  # whole groups: what is loaded has the rows as lanes
+                fit, wanted = maximum(BLOCKS, fit // BLOCKS * BLOCKS), maximum(GRANULE, wanted)
+                return round_up(_balanced(extent, minimum(fit, wanted), others, cores, BLOCKS), BLOCKS)
             return _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start)
         if cube is not None and use.axis == cube.rows:
             rows, whole = cube.size[0], maximum(minimum(fit, ROWS), fit // ROWS * ROWS)

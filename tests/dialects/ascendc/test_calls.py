@@ -136,6 +136,8 @@ CALLS = [
         mul=p[0], rest=p[1], div=p[2], shift=p[3])
         for p, n in (((2, 0, 1, 0), (LANES + 1) // 2), ((3, 4, 7, -2), 2 * LANES), ((1, 0, 1, 0), LANES))
     ],
+    case(rows.TransposeTileOp, "x", np.transpose, (LANES, ROWS), (dt.F32, rows.TransposeTileOp.tmp_elements(ROWS)),
+    **TILE),
     case(rows.BroadcastRowOp, "row", lambda r: np.broadcast_to(r, (ROWS, LANES)), **TILE),
     *[
         case(rows.RowReduceOp, "x", lambda x, f=f: f(x.astype(float), axis=1)[None], (1, ROWS), ROW_TMP,

@@ -85,6 +85,10 @@ extern "C" __global__ __aicore__ void whole_library(GM_ADDR a, GM_ADDR b, GM_ADD
     CastBoth<half, int16_t>(u), CastBoth<int16_t, half>(u), CastBoth<int32_t, half>(u),
         CastBoth<int32_t, bfloat16_t>(u);
     CastBoth<int16_t, int32_t>(u);
+    gaf::TransposeTile(x, y, z, 3, 5);
+    gaf::TransposeTile(h, h, h, 3, 5);
+    gaf::TransposeTile(u.ReinterpretCast<bfloat16_t>(), u.ReinterpretCast<bfloat16_t>(),
+                       u.ReinterpretCast<bfloat16_t>(), 3, 5);
     gaf::TakeLanes(x, y, u.ReinterpretCast<int32_t>(), 3, 5, 9, 2, 0, 1, 0);
     gaf::TakeLanes(h, h, u.ReinterpretCast<int32_t>(), 3, 5, 9, 2, 0, 1, 0);
     gaf::CastTile(x, u, h, RoundMode::CAST_NONE, 3, 5);

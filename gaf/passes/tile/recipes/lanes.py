@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipe of loads whose lanes aren't neighbours in memory: whole rows come in, the lanes are picked out of them."""
+"""Recipes of loads whose lanes aren't neighbours in memory: they are picked out of whole rows, or rows become lanes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from gaf.dialects.ascendc.rows import TakeLanesOp
+from gaf.dialects.ascendc.rows import TakeLanesOp, TransposeTileOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.passes.tile.forms import Form
@@ -42,3 +42,13 @@ class TakeLanes(Recipe):
             TakeLanesOp, dst, args[0].value, tmp[0], rows=calls.rows, lanes=calls.lanes, span=p.span, mul=p.mul,
             rest=p.rest, div=p.div, shift=p.shift,
         )  # fmt: skip
+
+
+class Transpose(Recipe):
+    """`result[r, c] = loaded[c, r]`; `calls` and `form` are those of the result."""
+
+    def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
+        return [Scratch(form.dtype, TransposeTileOp.tmp_elements(form.lanes))]
+
+    def emit(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
+        calls.call(TransposeTileOp, dst, args[0].value, tmp[0], rows=calls.lanes, lanes=calls.rows)

@@ -160,7 +160,26 @@ inline void ColReduce(const LocalTensor<float>& row, const LocalTensor<float>& s
 template <class T>
 constexpr bool IS_BYTE = IS_SAME<T, int8_t> || IS_SAME<T, uint8_t>;
 
-// The mode as the pair's instruction takes it (the routine treats CAST_NONE as nearest).
+template <class T>
+inline void TransposeTile(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>&, uint32_t rows,
+                          uint32_t lanes)
+{
+    static_assert(sizeof(T) == 2 || sizeof(T) == 4, "TransposeTile: 16-bit and 32-bit types");
+    const uint32_t pitch = PitchOf<T>(lanes), dstPitch = PitchOf<T>(rows);
+    const T* s = src.GetPhyAddr();
+    T* d = dst.GetPhyAddr();
+    constexpr uint32_t side = 64 / sizeof(T);  // squares of one cache line
+    for (uint32_t c0 = 0; c0 < lanes; c0 += side) {
+        for (uint32_t r0 = 0; r0 < dstPitch; r0 += side) {
+            for (uint32_t c = c0; c < Min(c0 + side, lanes); ++c) {
+                for (uint32_t r = r0; r < Min(r0 + side, dstPitch); ++r) {
+                    d[static_cast<uint64_t>(c) * dstPitch + r] = s[static_cast<uint64_t>(Min(r, rows - 1)) * pitch + c];
+                }
+            }
+        }
+    }
+}
+
 template <class T>
 inline void TakeLanes(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<int32_t>& tmp,
                       uint32_t rows, uint32_t lanes, uint32_t span, uint32_t mul, uint32_t rest, uint32_t div,
