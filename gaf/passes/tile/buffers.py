@@ -201,15 +201,18 @@ class Memory:
                     common[i].looped |= group.looped
         self.groups = [g for g in self.groups if g.shared is None]
 
-    def _set_buffers(self) -> None:
-        """One buffer more than what lives at a time lets the next load start early, if events allow."""
+    def _set_buffers(self, doubled: Sequence[str]) -> None:
+        """One buffer more than what lives at a time lets the next load start early, if events allow.
+
+        Positions that aren't `doubled` get none.
+        """
         for position in ("vecin", "vecout"):
             groups = [g for g in self.groups if g.position == position]
             for group in groups:
                 group.buffers = group.peak
             spare = MAX_QUEUE_BUFFERS - sum(g.peak for g in groups)
             for group in groups:
-                if group.looped and spare > 0:
+                if group.looped and spare > 0 and position in doubled:
                     group.buffers += 1
                     spare -= 1
 

@@ -53,7 +53,13 @@ class Plan(Memory):
     finds them.
     """
 
-    def __init__(self, kernel: KernelOp, chip: Chip, staged: frozenset[Operation] = frozenset()) -> None:
+    def __init__(
+        self,
+        kernel: KernelOp,
+        chip: Chip,
+        staged: frozenset[Operation] = frozenset(),
+        doubled: Sequence[str] = ("vecin", "vecout"),
+    ) -> None:
         super().__init__()
         self.kernel = kernel
         self.chip = chip
@@ -75,11 +81,23 @@ class Plan(Memory):
         check_supported(self.program)
         self._block(kernel.body.block)
         self._share_queues()
-        self._set_buffers()
+        self._set_buffers(doubled)
 
     @staticmethod
     def build(kernel: KernelOp, chip: Chip = DEFAULT) -> Plan:
-        """The plan of a kernel; loads are staged through slots if they need too many queue buffers."""
+        """The plan of a kernel: with two buffers for what is loaded and stored, if the smallest tile fits with them."""
+        plan = Plan._staged(kernel, chip)
+        smallest = {name: const(1) for name, _ in kernel.params}
+        for doubled in (("vecin",), ()):
+            size = plan.ub_bytes.substitute(smallest).as_int()
+            if size is None or size <= chip.ub_usable_bytes:
+                break
+            plan = Plan(kernel, chip, plan.staged, doubled)
+        return plan
+
+    @staticmethod
+    def _staged(kernel: KernelOp, chip: Chip) -> Plan:
+        """The plan of a kernel whose loads are staged through slots if they need too many queue buffers."""
         staged: frozenset[Operation] = frozenset()
         while True:
             plan = Plan(kernel, chip, staged)

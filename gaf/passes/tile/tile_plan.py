@@ -21,6 +21,7 @@ from gaf.passes.tile.blocks import block_rows
 from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.plan import Plan
 from gaf.target import Chip, chip
+from gaf.target.timing import Timing
 
 LANES_2D = 2048
 """Most lanes of a tile that has rows: longer ones would leave few rows."""
@@ -37,6 +38,12 @@ FEWEST_ELEMENTS = 1024
 TILES = 4
 """Tiles that a core works on at least, if they have enough elements: loads, vector work and stores of one tile
 overlap with those of its neighbours, but for the first load and the last store."""
+
+LARGE_LOAD = int(Timing.of().large_load)
+"""Bytes of a copy from which on it has the full rate."""
+
+SLOW_COPIES = 1.25
+"""How much longer smaller copies take."""
 
 GRANULE = 64
 """Lanes of a tile are a multiple of this, a repeat of 32-bit elements, or of `BLOCKS` if fewer fit."""
@@ -191,7 +198,7 @@ class _Binder:
         fewest = FEWEST_LANES if self.row_axes else FEWEST_ELEMENTS
         cores = self._cores_of(grid)
         wanted = minimum(widest, maximum(fewest, _share(extent, others, cores * (1 if self.row_axes else TILES))))
-        lanes = _balanced(extent, wanted, others, cores, start=GRANULE)
+        lanes = _balanced(extent, wanted, others, cores, GRANULE, self._large(name))
         return minimum(widest, maximum(fewest, round_up(lanes, GRANULE)))
 
     def _even(self, extent: Expr, most: Expr) -> Expr:
@@ -207,7 +214,8 @@ class _Binder:
         lanes = maximum(blocks, fit // GRANULE * GRANULE)
         if self.plan.transposes:
             return minimum(lanes, LANES_TRANSPOSED)
-        return minimum(lanes, LANES_2D) if self.row_axes else lanes
+        fewer = [self.kernel.extents[self.uses[n][0].axis].as_int() or ROWS for n in rows]  # rows, if there are few
+        return minimum(lanes, LANES_2D * ROWS // min(ROWS, *fewer, ROWS)) if self.row_axes else lanes
 
     def _fitting(self, name: str, others: Mapping[str, Expr], users: int) -> Expr:
         """The largest value of a parameter at which the buffers fit its share of UB, named like it with `_fit`.
@@ -234,6 +242,17 @@ class _Binder:
         if not use.in_grid:
             return None
         return next((g for g in self.grids if use.axis in dict(g.steps)), None)
+
+    def _large(self, name: str) -> int:
+        """The value of a parameter from which the largest copy of a tile is one of the fast, large ones; 1: unknown."""
+        names = {n: const(ROWS) for n in self.kernel_params if n != name} | dict(self.params)
+        slopes = []
+        for group in self.plan.groups:
+            if group.position == "vecin" and name in group.bytes.names():
+                slope, _, scale = _linear_bound(group.bytes.substitute(names), name)
+                if (known := slope.as_int()) is not None:
+                    slopes.append(known / scale)
+        return math.ceil(LARGE_LOAD / max(slopes)) if slopes and max(slopes) > 0 else 1
 
     def _cores_of(self, grid: GridOp) -> int:
         """Cores that the tiles of a grid are shared out to: in a kernel in stages, each has its own."""
@@ -263,8 +282,8 @@ class _Binder:
             start = 2 * (fewest.as_int() or 1)
             if self.plan.transposes:  # whole groups: what is loaded has the rows as lanes
                 fit, wanted = maximum(BLOCKS, fit // BLOCKS * BLOCKS), maximum(GRANULE, wanted)
-                return round_up(_balanced(extent, minimum(fit, wanted), others, cores, BLOCKS), BLOCKS)
-            return _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start)
+                return round_up(_balanced(extent, minimum(fit, wanted), others, cores, BLOCKS, 1), BLOCKS)
+            return _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start, self._large(name))
         if cube is not None and use.axis == cube.rows:
             rows, whole = cube.size[0], maximum(minimum(fit, ROWS), fit // ROWS * ROWS)
             return maximum(1, minimum(whole, ceildiv(rows, 2) if cube.grid.sub == use.axis else rows))
@@ -286,10 +305,11 @@ def _share(extent: Expr, others: Expr, tiles: int) -> Expr:
     return maximum(1, ceildiv(extent * others, tiles))
 
 
-def _balanced(extent: Expr, most: Expr, others: Expr, cores: int, start: int) -> Expr:
+def _balanced(extent: Expr, most: Expr, others: Expr, cores: int, start: int, large: int) -> Expr:
     """The size of tiles, at most `most`, of which every core gets the same number, if that can be.
 
-    Where all sizes are known, that which leaves the busiest core the least work; a tile costs `start` beside its size.
+    Where all sizes are known, that which leaves the busiest core the least work; a tile costs `start` beside its
+    size, and more if it is smaller than `large`.
     """
     n, limit, count = extent.as_int(), most.as_int(), others.as_int()
     if n is None or limit is None or count is None:
@@ -297,8 +317,9 @@ def _balanced(extent: Expr, most: Expr, others: Expr, cores: int, start: int) ->
         return ceildiv(extent, maximum(1, rounds * cores // others))
     fewest = -(-n // limit)
 
-    def busiest(tiles: int) -> int:
-        return -(-tiles * count // cores) * (-(-n // tiles) + start)
+    def busiest(tiles: int) -> float:
+        size = -(-n // tiles)
+        return -(-tiles * count // cores) * (size * (1.0 if size >= large else SLOW_COPIES) + start)
 
     return const(-(-n // min(range(fewest, min(n, 4 * fewest + cores) + 1), key=busiest)))
 
