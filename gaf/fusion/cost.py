@@ -26,7 +26,7 @@ from gaf.fusion.stages import kernel_schedules
 from gaf.fusion.work import FRACTAL, Matmul, Sizes, Work, region_work, sizes
 from gaf.target import Chip, chip, rates
 
-BLOCK = 128
+BLOCK, COLUMNS = 128, 256
 """Rows and columns of a matmul block; the lowering takes fewer rows when there are fewer blocks than cores.
 """
 
@@ -407,17 +407,19 @@ class CostModel:
         self, work: Work, read: int, memory: float
     ) -> tuple[float, int, int, dict[str, float], float, int]:
         r = self.rates
-        columns = 1 if work.row_complete else -(-work.lanes // BLOCK)
+        columns = 1 if work.row_complete else -(-work.lanes // COLUMNS)
         others = work.grid * columns
-        rows = min(BLOCK, max(FRACTAL, _up(-(-work.rows * others // self.aic), FRACTAL)))
+        rounds = -(-(-(-work.rows // BLOCK)) * others // self.aic)
+        share = -(-work.rows // max(1, rounds * self.aic // max(1, others)))
+        rows = min(BLOCK, max(FRACTAL, _up(share, FRACTAL)))
         blocks = others * -(-work.rows // rows)
         rounds = -(-blocks // self.aic)
         cores = min(blocks, self.aic)
         cube = load = fix = 0.0
         ring = 0
         for m in work.matmuls:
-            width = m.columns if work.row_complete else min(BLOCK, m.columns)
-            tiles = -(-width // BLOCK)
+            width = m.columns if work.row_complete else min(COLUMNS, m.columns)
+            tiles = -(-width // COLUMNS)
             size = {"f16": 2, "bf16": 2}.get(m.dtype, 4)
             kind = "hf32" if m.dtype == "f32" and self.matmul_precision == "hf32" else m.dtype
             kind = "f16" if m.dtype == "f32" and self.matmul_precision == "fp16" else kind
@@ -429,7 +431,7 @@ class CostModel:
             if m.computed:
                 ring += 2 * size * work.grid * m.rows * m.summed
         share = 1 / max(1, blocks)
-        width = work.lanes if work.row_complete else min(BLOCK, work.lanes)
+        width = work.lanes if work.row_complete else min(COLUMNS, work.lanes)
         tiles = max(
             1, -(-rows * width // (2 * self._tile_elements(work)))
         )  # of each of a block's two vector cores

@@ -94,6 +94,10 @@ def model_of(config: FusionConfig) -> CostModel:
     return model
 
 
+STAGES_WORTH = 0.9
+"""Modelled time of a kernel in stages over that without, from which on it is taken: both are estimates."""
+
+
 class Search(UnitOrder):
     """One search over one block; `run` gives the plan."""
 
@@ -176,7 +180,7 @@ class Search(UnitOrder):
     def choose(
         self, operations: Sequence[Operation], outputs: Sequence[SSAValue]
     ) -> tuple[Region, list[Schedule], Work]:
-        """The region of a group, its schedules, in stages or not, whichever is cheaper, and its work. Raises
+        """The region of a group, its schedules, in stages if that is clearly cheaper, and its work. Raises
         NotFusible without one.
         """
         region, found = kernel_of(operations, outputs, self.strict)
@@ -188,7 +192,7 @@ class Search(UnitOrder):
                 staged = []
             if staged:
                 other = region_work(region, staged[0], self.env)
-                if self.model.price(other).us < self.model.price(work).us:
+                if self.model.price(other).us < STAGES_WORTH * self.model.price(work).us:
                     return region, staged, other
         return region, found, work
 

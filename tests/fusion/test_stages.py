@@ -146,11 +146,11 @@ def test_nothing_to_cut() -> None:
 
 
 def test_a_stage_without_a_schedule_is_refused() -> None:
-    """Every stage has to be a kernel: an epilogue that transposes is none."""
+    """Every stage has to be a kernel: one that stores its result in two orders is none."""
     n = Net(x=[37, 48])
     y = norm(n, n.op(MatMulOp, n["x"], weight(n, dt.F32)), dt.F32)
     with pytest.raises(NotFusible):
-        staged_schedules(_region(n.finish(n.op(TransposeOp, y, perm=(1, 0)))))
+        staged_schedules(_region(n.finish(y, n.op(TransposeOp, y, perm=(1, 0)))))
 
 
 def _region(model: Model) -> Any:
