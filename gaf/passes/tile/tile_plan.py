@@ -45,6 +45,9 @@ LARGE_LOAD = int(Timing.of().large_load)
 SLOW_COPIES = 1.25
 """How much longer smaller copies take."""
 
+CALL_CYCLES = 45
+"""Cycles that a vector call on a tile takes beside those for its elements: its start, and the barrier behind it."""
+
 GRANULE = 64
 """Lanes of a tile are a multiple of this, a repeat of 32-bit elements, or of `BLOCKS` if fewer fit."""
 
@@ -150,9 +153,13 @@ class _Binder:
             self.params.append((name, self._block_rows(value)))
         for i, name in enumerate(lanes):
             self.params.append((name, self._lanes(name, lanes[i + 1 :])))
+        pair = self._pair(rows)
+        if pair is not None:
+            self._pieces(*pair)
+            rows = []
         for i, name in enumerate(rows):
             self.params.append((name, self._rows(name, rows[i + 1 :])))
-        free = {name: const(1) for name in rows}
+        free = {name: const(1) for name in rows or pair or ()}
         smallest = self.plan.ub_bytes.substitute(free)
         self.guards.append(const(self.target.ub_usable_bytes) - smallest)
 
@@ -289,6 +296,48 @@ class _Binder:
             return maximum(1, minimum(whole, ceildiv(rows, 2) if cube.grid.sub == use.axis else rows))
         most = maximum(1, minimum(fit, extent))
         return ceildiv(extent, ceildiv(extent, most)) if use.whole else most
+
+    def _pair(self, rows: Sequence[str]) -> tuple[str, str] | None:
+        """The parameters of rows that a tile loads, and of those that it computes on at a time."""
+        if len(rows) != 2 or self.plan.kind != "aiv" or self.uses[rows[0]][0].axis != self.uses[rows[1]][0].axis:
+            return None
+        inner, outer = sorted(rows, key=lambda n: self.uses[n][0].in_grid)
+        return (outer, inner) if self.uses[outer][0].in_grid and not self.uses[inner][0].in_grid else None
+
+    def _pieces(self, outer: str, inner: str) -> None:
+        """Rows that a tile loads and computes on: the same, unless copies would be small for want of memory."""
+        use, large = self.uses[outer][0], self._large(outer)
+        grid = self._grid_of(use)
+        assert grid is not None
+        extent, others, cores = self.kernel.extents[use.axis], self._others(grid, use.axis), self._cores_of(grid)
+        fit = self._fitting(inner, {outer: sym(inner)}, 1)
+        fewest = ceildiv(FEWEST_ELEMENTS, self._row_lanes(use.axis))
+        wanted = minimum(_share(extent, others, cores), maximum(fewest, _share(extent, others, cores * TILES)))
+        known = [e.as_int() for e in (extent, others, fit, wanted, self._row_lanes(use.axis))]
+        n, count, most, want, lanes = (k if k is not None else -1 for k in known)
+        if None in known or most >= large or want < large:
+            start = 2 * (fewest.as_int() or 1)
+            rows = _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start, large)
+            self.params += [(inner, rows), (outer, sym(inner))]
+            return
+        calls = sum(leaf.recipe is not None for leaf in self.plan.leaves.values())
+        load = LARGE_LOAD / large / Timing.of().load_rate(cores)  # cycles of a row
+
+        def piece(size: int) -> int:
+            room = self._fitting(inner, {outer: const(size)}, 1).as_int() or 0
+            return -(-size // -(-size // room)) if room > 0 else 0
+
+        def busiest(size: int) -> float:
+            """Cycles of the busiest core: copies or vector work, whichever takes longer."""
+            if not piece(size):
+                return math.inf
+            tiles = -(-(-(-n // size) * count) // cores)
+            copies = size * load * (1.0 if size >= large else SLOW_COPIES)
+            vector = calls * (size * lanes / GRANULE + -(-size // piece(size)) * CALL_CYCLES)
+            return tiles * max(copies, vector) + min(copies, vector)
+
+        size = min(range(1, min(want, 2 * large) + 1), key=busiest)
+        self.params += [(inner, const(piece(size))), (outer, const(size))]
 
     def _row_lanes(self, axis: str) -> Expr:
         """Lanes of the widest tile with rows along an axis."""
