@@ -287,7 +287,7 @@ def _vector(region: Region) -> list[Schedule]:
         rows = _vector_rows(region, accesses, lanes, parallel, reduced)
     turned = _turned(region, accesses, lanes)
     if turned and not reduced and len(turned) == 1:
-        rows = _pick_rows(sorted(turned), {lanes}, accesses)
+        rows = _pick_rows(region, sorted(turned), {lanes}, accesses)
     if turned and turned != {rows}:
         raise NotFusible("the operands would be transposed on chip in different ways")
     grid = tuple(a for a in parallel if a not in (lanes, rows))

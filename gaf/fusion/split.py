@@ -20,6 +20,9 @@ CORES = DEFAULT.aiv_cores
 LANES = 64
 """Lanes of the narrowest tile that a grid step takes."""
 
+UNKNOWN = 512
+"""What a reduced axis of unknown size counts as."""
+
 BARRIER_ELEMENTS = 10_000
 """What a barrier and the merge behind it cost, in elements that a core loads in the meantime: about 4500 cycles."""
 
@@ -48,15 +51,16 @@ def find_split(
     """The best split of a streamed reduction; None if sharing out its results keeps the cores as busy.
 
     `reduced` are the folded axes, `depth` the dependent reductions. `along`: an output has the reduced axes.
-    Sizes that aren't known count as too many to split, except for a single result.
+    Numbers of results that aren't known count as too many to split, and rows of unknown length as short, except a
+    single one; other reduced axes as long.
     """
     sizes = {a: e.as_int() for a, e in extents.items()}
     results = [sizes[a] for a in extents if a not in reduced]
     known = [sizes[a] for a in reduced]
-    if None in results or (None in known and results):
+    if None in results or (None in known and results and lanes in reduced):
         return None
     axis = max(reduced, key=lambda a: sizes[a] or math.inf)
-    folded = math.prod(n or LANES * CORES for n in known)
+    folded = math.prod(n or UNKNOWN for n in known)
     others = math.prod(n or 1 for n in results)
     wide = sizes[lanes] or 1
     passes = depth + along

@@ -68,12 +68,12 @@ def test_all_cores_have_work(m: int) -> None:
     assert tm <= -(-m // DEFAULT.aiv_cores)
 
 
-def test_rows_come_in_eights_when_memory_is_the_limit() -> None:
+def test_rows_fill_the_memory_when_it_is_the_limit() -> None:
     kernel = kernels.layernorm()
     bind_tiles(kernel, DEFAULT)
     for k in (64, 200, 768, 1000, 3000):
         params = evaluate_params(kernel, {"M": 10**6, "K": k})
-        assert params["tm"] % 8 == 0 if params["tm_fit"] >= 8 else params["tm"] == max(1, params["tm_fit"])
+        assert 0.95 * params["tm_fit"] <= params["tm"] <= max(1, params["tm_fit"])
 
 
 def test_a_row_that_is_too_long_fails_the_guard() -> None:
