@@ -19,7 +19,7 @@ from gaf.dialects.common.lanes import MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.piecewise import guard_names
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
-from gaf.fusion.split import Split, find_split
+from gaf.fusion.split import Split, choose_split
 
 CUBE_DTYPES = (dt.F32, dt.F16, dt.BF16)
 MAX_INPUTS = 64  # kernel arguments: their addresses are 512 bytes of the launch
@@ -311,7 +311,7 @@ def _vector(region: Region) -> list[Schedule]:
     streamed = Schedule(lanes, rows, grid, inner, streamed=True, folded=folded)
     whole = lanes in reduced and set(folded) <= {rows}
     along = any(n in reduced for o in region.outputs for e in o.index for n in e.names())
-    split = find_split(region.axes, reduced, lanes, max(reduction_levels(region).values()), along)
+    split = choose_split(region.axes, reduced, lanes, max(reduction_levels(region).values()), along)
     if split is not None and not (whole and _fits(region, reduced)):
         return [replace(streamed, split=split)]
     return [replace(streamed, streamed=False), streamed] if whole else [streamed]

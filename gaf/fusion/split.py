@@ -15,7 +15,7 @@ from gaf.dialects.common.index import Expr
 from gaf.target import DEFAULT
 
 CORES = DEFAULT.aiv_cores
-"""Vector cores to keep busy. Schedules are made once for all chips, so this is a chip's count, not the target's."""
+"""Vector cores to keep busy. Schedules are made once for all chips: a usual count, not the target's."""
 
 LANES = 64
 """Lanes of the narrowest tile that a grid step takes."""
@@ -24,7 +24,7 @@ UNKNOWN = 512
 """What a reduced axis of unknown size counts as."""
 
 BARRIER_ELEMENTS = 10_000
-"""What a barrier and the merge behind it cost, in elements that a core loads in the meantime: about 4500 cycles."""
+"""Elements that a core loads in the time of a barrier and of the merge behind it, about 4500 cycles."""
 
 SHORT_COPY = 32
 """Lanes that a copy of a row costs beside those that it moves: short rows waste bandwidth."""
@@ -45,7 +45,7 @@ class Split:
     parts: int
 
 
-def find_split(
+def choose_split(
     extents: Mapping[str, Expr], reduced: list[str], lanes: str, depth: int, along: bool
 ) -> Split | None:
     """The best split of a streamed reduction; None if sharing out its results keeps the cores as busy.
@@ -70,11 +70,11 @@ def find_split(
         if lanes in reduced:
             cost = passes * -(-others * parts // CORES) * folded / parts + barriers * BARRIER_ELEMENTS
         else:
-            cost = min(
-                passes * -(-(others // wide) * -(-wide // step) * parts // CORES) * (step + SHORT_COPY) * folded / parts
-                + barriers * (BARRIER_ELEMENTS + parts * step / STATE_SPEED)
-                for step in _steps(wide, parts)
-            )
+            cost = math.inf
+            for step in _steps(wide, parts):
+                rounds = -(-(others // wide) * -(-wide // step) * parts // CORES)
+                merging = barriers * (BARRIER_ELEMENTS + parts * step / STATE_SPEED)
+                cost = min(cost, passes * rounds * (step + SHORT_COPY) * folded / parts + merging)
         if cost < (best if chosen is not None else WORTH * best):
             best, chosen = cost, Split(axis, parts) if parts > 1 else None
     return chosen

@@ -19,7 +19,7 @@ from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import ExpOp
 from gaf.fusion.region import build_region
 from gaf.fusion.schedule import Schedule, choose_schedules
-from gaf.fusion.split import CORES, find_split
+from gaf.fusion.split import CORES, choose_split
 from gaf.runtime.compiler import find_compiler
 from tests.fusion.test_piecewise import Graph
 
@@ -87,7 +87,8 @@ def test_a_product_of_parts() -> None:
 
 def test_enough_results_are_not_split() -> None:
     g = Graph(x=[400, 20_000])
-    assert all(s.split is None for s in choose_schedules(build_region(g.ops, [g.add(ReduceSumOp, g["x"], axes=(1,), keepdims=False)])))
+    y = g.add(ReduceSumOp, g["x"], axes=(1,), keepdims=False)
+    assert all(s.split is None for s in choose_schedules(build_region(g.ops, [y])))
     small = Graph(x=[40, 64])
     y = small.add(ReduceSumOp, small["x"], axes=(0, 1), keepdims=False)
     assert all(s.split is None for s in choose_schedules(build_region(small.ops, [y])))
@@ -96,7 +97,7 @@ def test_enough_results_are_not_split() -> None:
 def test_parts_by_size() -> None:
     def parts(rows: int | None, lanes: int, reduced: str, depth: int = 1) -> int:
         extents = {"r": const(rows) if rows is not None else sym("R"), "n": const(lanes)}
-        found = find_split(extents, list(reduced), "n", depth, along=False)
+        found = choose_split(extents, list(reduced), "n", depth, along=False)
         return 1 if found is None else found.parts
 
     assert parts(None, 4096, "rn") == CORES, "one result, of unknown size"

@@ -29,12 +29,12 @@ struct MmadQueues {
 // k is free. L0 has room for the queues of one object: a kernel whose products differ in operand layout or type
 // gives them to the first object by Init, and the others use them by Share.
 //
-// Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each ->
-// Mmad into an L0C tile for each strip of 128 columns -> Fixpipe to GM. The strips of a panel are done one after
-// the other: Fixpipe writes one while Mmad works on the other, the next block's included. A panel holds 512 bytes
-// of k, so that rows along k are read in pieces of 512 bytes. Fractals at an edge are completed with zeros in L1 (never with what an earlier block
-// left there), k is passed to Mmad as it is. Fixpipe writes whole 16-column fractals: c needs ldc >=
-// roundUp(n, 16), and columns n.. become 0.
+// Data path: GM -> L1 by Nd2Nz, two panels of each operand, B first -> L0 by LoadData, two tiles of each -> Mmad
+// into an L0C tile for each strip of 128 columns -> Fixpipe to GM. The strips of a panel are done one after the
+// other: Fixpipe writes one while Mmad works on the other, the next block's included. A panel holds 512 bytes of
+// k, so that rows along k are read in pieces of 512 bytes. Fractals at an edge are completed with zeros in L1
+// (never with what an earlier block left there), k is passed to Mmad as it is. Fixpipe writes whole 16-column
+// fractals: c needs ldc >= roundUp(n, 16), and columns n.. become 0.
 template <class AT, bool TA, bool TB, class CT = float>
 class BlockMmad {
 public:

@@ -47,8 +47,8 @@ def grid_columns(
         tall = block_rows_of(height, blocks, cores)
         rounds = -(-(-(-height // tall)) * blocks // cores)
         row = (depth if transposed else columns) * element
-        rate = timing.aic_load * (1.0 if row >= 512 else timing.aic_row_256 + (1 - timing.aic_row_256) * max(0, row - 256) / 256)
-        load = (tall + columns) * depth * element / rate
+        part = timing.aic_row_256 + (1 - timing.aic_row_256) * max(0, row - 256) / 256  # of the rate, short rows
+        load = (tall + columns) * depth * element / (timing.aic_load * min(1.0, part))
         products = tall * columns * depth / MACS * timing.fractal_cycles(element) * (2 if element == 4 else 1)
         return rounds * (max(load, products) + START)
 

@@ -85,7 +85,7 @@ class Plan(Memory):
 
     @staticmethod
     def build(kernel: KernelOp, chip: Chip = DEFAULT) -> Plan:
-        """The plan of a kernel: with two buffers for what is loaded and stored, if the smallest tile fits with them."""
+        """The plan of a kernel: two buffers for what is loaded and stored, if the smallest tile fits with them."""
         plan = Plan._staged(kernel, chip)
         smallest = {name: const(1) for name, _ in kernel.params}
         for doubled in (("vecin",), ()):

@@ -27,7 +27,7 @@ LANES_2D = 2048
 """Most lanes of a tile that has rows: longer ones would leave few rows."""
 
 LANES_TRANSPOSED = 128
-"""Most lanes of a tile that is transposed on chip: rows are as long in one of its two orders as lanes in the other."""
+"""Most lanes of a tile that is transposed on chip: what are rows in one order are lanes in the other."""
 
 FEWEST_LANES = 256
 """Lanes are split over cores only down to this: shorter copies waste bandwidth."""
@@ -46,7 +46,7 @@ SLOW_COPIES = 1.25
 """How much longer smaller copies take."""
 
 CALL_CYCLES = 45
-"""Cycles that a vector call on a tile takes beside those for its elements: its start, and the barrier behind it."""
+"""Cycles of a vector call on a tile beside those for its elements: its start, and the barrier behind it."""
 
 GRANULE = 64
 """Lanes of a tile are a multiple of this, a repeat of 32-bit elements, or of `BLOCKS` if fewer fit."""
@@ -204,7 +204,8 @@ class _Binder:
         others = self._others(grid, use.axis)
         fewest = FEWEST_LANES if self.row_axes else FEWEST_ELEMENTS
         cores = self._cores_of(grid)
-        wanted = minimum(widest, maximum(fewest, _share(extent, others, cores * (1 if self.row_axes else TILES))))
+        pieces = cores * (1 if self.row_axes else TILES)
+        wanted = minimum(widest, maximum(fewest, _share(extent, others, pieces)))
         lanes = _balanced(extent, wanted, others, cores, GRANULE, self._large(name))
         return minimum(widest, maximum(fewest, round_up(lanes, GRANULE)))
 
@@ -215,14 +216,17 @@ class _Binder:
     def _widest(self, name: str, later: Sequence[str]) -> Expr:
         """The most lanes at which a few rows fit, and a part of what is bound later."""
         rows = [n for n in self.uses if n != name and {u.axis for u in self.uses[n]} <= self.row_axes]
-        names = {n: minimum(ROWS, self.kernel.extents[self.uses[n][0].axis]) for n in rows} | {n: const(GRANULE) for n in later} | dict(self.params)
+        names = {n: minimum(ROWS, self.kernel.extents[self.uses[n][0].axis]) for n in rows}
+        names |= {n: const(GRANULE) for n in later} | dict(self.params)
         fit = self._fitting(name, names, len(later) + 1)
         blocks = maximum(BLOCKS, minimum(GRANULE, fit // BLOCKS * BLOCKS))
         lanes = maximum(blocks, fit // GRANULE * GRANULE)
         if self.plan.transposes:
             return minimum(lanes, LANES_TRANSPOSED)
-        fewer = [self.kernel.extents[self.uses[n][0].axis].as_int() or ROWS for n in rows]  # rows, if there are few
-        return minimum(lanes, LANES_2D * ROWS // min(ROWS, *fewer, ROWS)) if self.row_axes else lanes
+        if not self.row_axes:
+            return lanes
+        known = [self.kernel.extents[self.uses[n][0].axis].as_int() or ROWS for n in rows]
+        return minimum(lanes, LANES_2D * ROWS // min([ROWS, *known]))
 
     def _fitting(self, name: str, others: Mapping[str, Expr], users: int) -> Expr:
         """The largest value of a parameter at which the buffers fit its share of UB, named like it with `_fit`.
@@ -251,7 +255,7 @@ class _Binder:
         return next((g for g in self.grids if use.axis in dict(g.steps)), None)
 
     def _large(self, name: str) -> int:
-        """The value of a parameter from which the largest copy of a tile is one of the fast, large ones; 1: unknown."""
+        """The value of a parameter from which the largest copy of a tile has the full rate; 1: unknown."""
         names = {n: const(ROWS) for n in self.kernel_params if n != name} | dict(self.params)
         slopes = []
         for group in self.plan.groups:
@@ -285,7 +289,7 @@ class _Binder:
             cores = self._cores_of(grid)
             share = _share(extent, others, cores)
             # loops inside of a tile overlap its copies and vector work by themselves
-            wanted = share if self.streams else minimum(share, maximum(fewest, _share(extent, others, cores * TILES)))
+            wanted = minimum(share, maximum(fewest, _share(extent, others, cores * (1 if self.streams else TILES))))
             start = 2 * (fewest.as_int() or 1)
             if self.plan.transposes:  # whole groups: what is loaded has the rows as lanes
                 fit, wanted = maximum(BLOCKS, fit // BLOCKS * BLOCKS), maximum(GRANULE, wanted)
@@ -299,7 +303,7 @@ class _Binder:
 
     def _pair(self, rows: Sequence[str]) -> tuple[str, str] | None:
         """The parameters of rows that a tile loads, and of those that it computes on at a time."""
-        if len(rows) != 2 or self.plan.kind != "aiv" or self.uses[rows[0]][0].axis != self.uses[rows[1]][0].axis:
+        if len(rows) != 2 or self.plan.kind != "aiv" or len({self.uses[n][0].axis for n in rows}) > 1:
             return None
         inner, outer = sorted(rows, key=lambda n: self.uses[n][0].in_grid)
         return (outer, inner) if self.uses[outer][0].in_grid and not self.uses[inner][0].in_grid else None
