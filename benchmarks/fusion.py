@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,31 +224,48 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
         "host_ops": len(fused.host_ops),
         "fusions": fused.report.fusions,
         "groups": [_nodes(op) for op in fused.fused_ops],
-        "patterns": sorted({op.label.data for op in fused.fused_ops}),
+        "patterns": sorted({(op.label.data, op.in_stages) for op in fused.fused_ops}),
     }
 
 
 def _nodes(op: Any) -> tuple[str, ...]:
+    """The model nodes that a kernel computes; a slice of a packed matmul has the name of the matmul, so no views."""
     from gaf.fusion.names import node_name
 
-    return tuple(dict.fromkeys(node_name(o) for o in op.members if o.name != "graph.constant"))
+    views = [o for o in op.members if o.IS_VIEW]
+    named = [o for o in op.members if o not in views and o.name != "graph.constant"] or views
+    return tuple(dict.fromkeys(node_name(o) for o in named))
 
 
-def verified_patterns(case: Case, groups: Sequence[tuple[str, ...]]) -> dict[str, bool]:
-    """Kernel pattern -> did it verify in check mode, on the small network grouped as the large one."""
+def verified_patterns(
+    case: Case, groups: Sequence[tuple[str, ...]], forms: Sequence[bool]
+) -> dict[tuple[str, bool], bool]:
+    """(kernel pattern, is it in stages) -> did it verify in check mode, on the small network grouped as the large one.
+
+    Small sizes would choose stages for other groups, so there is a run for each of the `forms` that the large one has.
+    """
     import gaf
+    from gaf.fusion.cost import CostModel
+
+    class Stages(CostModel):
+        """Every kernel that can have stages gets them."""
+
+        def price(self, work: Any, *args: Any, **kwargs: Any) -> Any:
+            cost = super().price(work, *args, **kwargs)
+            return replace(cost, us=cost.us / 1e6) if work.stages else cost
 
     assert case.small is not None
     model = gaf.load_model(case.small(), dict(case.small_shapes) or None)
-    fused = gaf.fuse(model, gaf.FusionConfig(groups=tuple(groups)))
-    result = fused.verify(engine="check")
-    labels = {name: op.label.data for op in fused.fused_ops for name in _kernel_names(op)}
-    found = {label: True for label in labels.values()}
-    for c in result.launches:
-        if not c.ok and c.kernel is not None:
-            found[labels[c.kernel]] = False
-    for violation in result.violations:
-        found[labels[violation["kernel"]]] = False
+    found: dict[tuple[str, bool], bool] = {}
+    for in_stages in sorted(forms):
+        config = gaf.FusionConfig(groups=tuple(groups), cost_model=Stages() if in_stages else None)
+        fused = gaf.fuse(model, replace(config, enable_superkernel=False))
+        result = fused.verify(engine="check")
+        kinds = {name: (op.label.data, op.in_stages) for op in fused.fused_ops for name in _kernel_names(op)}
+        found |= {kind: True for kind in kinds.values() if kind not in found}
+        wrong = [c.kernel for c in result.launches if not c.ok and c.kernel is not None]
+        for kernel in [*wrong, *(v["kernel"] for v in result.violations)]:
+            found[kinds[kernel]] = False
     return found
 
 
@@ -276,8 +293,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         patterns, groups = found.pop("patterns"), found.pop("groups")
         found["unverified"] = None
         if options.verify:
-            verified = verified_patterns(known[name], groups)
-            found["unverified"] = [p for p in patterns if not verified.get(p, False)]
+            verified = verified_patterns(known[name], groups, [*{staged for _, staged in patterns}])
+            found["unverified"] = sorted({p for p, staged in patterns if not verified.get((p, staged), False)})
         figures[name] = found
         shown = (
             "kernels",

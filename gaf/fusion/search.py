@@ -29,7 +29,7 @@ from gaf.fusion.refit import Apart, Failure, cut_failed
 from gaf.fusion.region import Handed, NotFusible, Region, address, build_region
 from gaf.fusion.residency import resident_values
 from gaf.fusion.schedule import Schedule
-from gaf.fusion.side_by_side import kernel_of
+from gaf.fusion.side_by_side import Memo, kernel_of
 from gaf.fusion.stages import staged_schedules
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Search(UnitOrder):
         self.graph = OpGraph(block, host)
         self.ops = self.graph.ops
         self.apart = Apart(self.ops)
+        self.memo: Memo = {}
         self.group_of: dict[int, Group] = {}
         self.single: dict[int, Work] = {}
         self.decisions: list[Decision] = []
@@ -183,7 +184,7 @@ class Search(UnitOrder):
         """The region of a group, its schedules, in stages if that is clearly cheaper, and its work. Raises
         NotFusible without one.
         """
-        region, found = kernel_of(operations, outputs, self.strict)
+        region, found = kernel_of(operations, outputs, self.strict, memo=self.memo)
         work = region_work(region, found[0], self.env)
         if not found[0].stages:
             try:

@@ -43,16 +43,21 @@ class _Arm:
         return Output(made.node, index, type_)
 
 
+Memo = dict[tuple, tuple[Region, list[Schedule]] | str]
+"""Regions that were analysed before, by the values that they store and the ops below: the same ones come up again for
+every group that a search looks at.
+"""
+
+
 def side_by_side(
-    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False
+    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False, memo: Memo | None = None
 ) -> tuple[Region, list[Schedule]]:
     """A region that only names inputs and outputs, and its schedules, best first.
 
     Raises NotFusible if there is one region only, or one of them has no schedule.
     """
     members = set(ops)
-    arms = [arm for i, value in enumerate(outputs) for arm in _arms(value, i, members)]
-    groups = _independent(arms, members)
+    groups = _groups(outputs, members)
     if len(groups) < 2:
         raise NotFusible("nothing runs side by side")
     if len(groups) > MAX_REGIONS:
@@ -60,12 +65,9 @@ def side_by_side(
     inputs: dict[SSAValue, None] = {}
     choices: list[tuple[Region, tuple[int, ...], list[Schedule]]] = []
     for group in groups:
-        types = [tensor_type(outputs[arm.result]) for arm in group]
-        region = build_region(
-            ops, [arm.value for arm in group], strict, lambda i, o, g=group, t=types: g[i].output(o, t[i])
-        )
+        region, schedules = _analysed(group, ops, members, outputs, strict, memo if memo is not None else {})
         inputs.update((v, None) for v in region.inputs if not isinstance(v, Handed))
-        choices.append((region, tuple(arm.result for arm in group), kernel_schedules(region)))
+        choices.append((region, tuple(arm.result for arm in group), schedules))
     if len(inputs) > MAX_INPUTS:
         raise NotFusible(f"{len(inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
     if sum(schedules[0].is_cube for _, _, schedules in choices) > 1:
@@ -81,21 +83,66 @@ def side_by_side(
     return whole, found
 
 
+def _analysed(
+    arms: Sequence[_Arm],
+    ops: Sequence[Operation],
+    members: set[Operation],
+    outputs: Sequence[SSAValue],
+    strict: bool,
+    memo: Memo,
+) -> tuple[Region, list[Schedule]]:
+    """The region that stores some arms, and its schedules. Raises NotFusible."""
+    types = [tensor_type(outputs[arm.result]) for arm in arms]
+    below = frozenset(op for arm in arms for op in _below(arm.value, members))
+    key = (tuple((a.value, a.axis, a.first, t) for a, t in zip(arms, types)), below, strict)
+    known = memo.get(key)
+    if known is None:
+        try:
+            values = [arm.value for arm in arms]
+            region = build_region(ops, values, strict, lambda i, o: arms[i].output(o, types[i]))
+            known = region, kernel_schedules(region)
+        except NotFusible as error:
+            known = str(error)
+        memo[key] = known
+    if isinstance(known, str):
+        raise NotFusible(known)
+    return known
+
+
+MANY = 8
+"""Independent regions from which on one region for all of them, which computes all pieces everywhere, isn't tried."""
+
+
 def kernel_of(
-    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False, in_stages: bool = False
+    ops: Sequence[Operation],
+    outputs: Sequence[SSAValue],
+    strict: bool = False,
+    in_stages: bool = False,
+    memo: Memo | None = None,
 ) -> tuple[Region, list[Schedule]]:
     """The region of a group and its schedules, best first: as one region (in stages if need be, or if `in_stages`
-    says so), else side by side. Raises NotFusible with the reason against one region.
+    says so), else side by side; the other way round for many pieces. Raises NotFusible with the reason against one
+    region. `memo` holds what one search has found out before.
     """
+    if len(_groups(outputs, set(ops))) >= MANY:
+        try:
+            return side_by_side(ops, outputs, strict, memo)
+        except NotFusible:
+            pass
     try:
         region = build_region(ops, outputs, strict)
         return region, kernel_schedules(region, in_stages)
     except NotFusible as error:
         reason = error
     try:
-        return side_by_side(ops, outputs, strict)
+        return side_by_side(ops, outputs, strict, memo)
     except NotFusible:
         raise reason from None
+
+
+def _groups(outputs: Sequence[SSAValue], members: set[Operation]) -> list[list[_Arm]]:
+    """What is stored, in groups that share no work."""
+    return _independent([a for i, value in enumerate(outputs) for a in _arms(value, i, members)], members)
 
 
 def _arms(value: SSAValue, result: int, members: set[Operation]) -> list[_Arm]:
@@ -146,18 +193,19 @@ def _independent(arms: Sequence[_Arm], members: set[Operation]) -> list[list[_Ar
 
 def _computing(value: SSAValue, members: set[Operation]) -> list[Operation]:
     """The ops of the group that compute what `value` is made from."""
-    found: list[Operation] = []
-    seen: set[Operation] = set()
+    return [op for op in _below(value, members) if isinstance(op, GraphOp) and isinstance(op.meaning(), Meaning)]
+
+
+def _below(value: SSAValue, members: set[Operation]) -> list[Operation]:
+    """The ops of the group, views included, that `value` is made by."""
+    found: dict[Operation, None] = {}
     stack = [value]
     while stack:
         owner = stack.pop().owner
-        if not isinstance(owner, GraphOp) or owner not in members or owner in seen:
-            continue
-        seen.add(owner)
-        if isinstance(owner.meaning(), Meaning):
-            found.append(owner)
-        stack += owner.operands
-    return found
+        if isinstance(owner, Operation) and owner in members and owner not in found:
+            found[owner] = None
+            stack += owner.operands
+    return list(found)
 
 
 def _stages(region: Region, results: Sequence[int], schedule: Schedule) -> list[Stage]:

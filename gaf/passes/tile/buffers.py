@@ -103,8 +103,8 @@ class Memory:
         for slot in self.slots:
             phases[slot.phase] = phases.get(slot.phase, const(0)) + slot.bytes
         largest = const(0)
-        for phase, size in phases.items():
-            largest = maximum(largest, size) if phase is not None else largest
+        for size in dict.fromkeys(size for phase, size in phases.items() if phase is not None):
+            largest = maximum(largest, size)
         return phases[None] + largest
 
     def layout(self) -> list[tuple[Slot, Expr]]:
@@ -190,13 +190,17 @@ class Memory:
                 if group.position == position and group.phase is not None:
                     phases.setdefault(group.phase, []).append(group)
             common: list[Group] = []
+            sizes: list[set[Expr]] = []
             for groups in phases.values():
                 for i, group in enumerate(sorted(groups, key=lambda g: -g.peak)):
                     if i == len(common):
                         common.append(group)
+                        sizes.append({group.bytes})
                         continue
                     group.shared = common[i]
-                    common[i].bytes = maximum(common[i].bytes, group.bytes)
+                    if group.bytes not in sizes[i]:
+                        sizes[i].add(group.bytes)
+                        common[i].bytes = maximum(common[i].bytes, group.bytes)
                     common[i].peak = max(common[i].peak, group.peak)
                     common[i].looped |= group.looped
         self.groups = [g for g in self.groups if g.shared is None]

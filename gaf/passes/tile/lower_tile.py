@@ -124,10 +124,7 @@ class Lowering:
             self._count_tiles(grid, vector)
         cores = self.target.aiv_cores if plan.kind == "aiv" else self.target.aic_cores
         most = const(1)
-        for grid in grids:
-            tiles = self.tiles[grid][1]
-            if plan.kind == "mix" and grid is not plan.cube_grid:
-                tiles = ceildiv(tiles, VECTORS)
+        for tiles in dict.fromkeys(self._rounds(grid) for grid in grids):
             most = maximum(most, tiles, DIMS)  # numbers of tiles are >= 1
         kb.blocks = minimum(cores, most) if grids else const(1)
         left = const(self.target.ub_usable_bytes) - plan.ub_bytes
@@ -154,6 +151,12 @@ class Lowering:
             self._vector_ops(self.kernel.body.block.ops, vector)
 
     # -- host side ------------------------------------------------------------------------------
+
+    def _rounds(self, grid: GridOp) -> Expr:
+        """Groups of cores that a grid can use."""
+        tiles = self.tiles[grid][1]
+        beside = self.plan.kind == "mix" and grid is not self.plan.cube_grid
+        return ceildiv(tiles, VECTORS) if beside else tiles
 
     def _count_tiles(self, grid: GridOp, e: Emitter) -> None:
         counts = []
