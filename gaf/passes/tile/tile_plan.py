@@ -327,8 +327,13 @@ class _Binder:
         calls = sum(leaf.recipe is not None for leaf in self.plan.leaves.values())
         load = LARGE_LOAD / large / Timing.of().load_rate(cores)  # cycles of a row
 
+        # memory is linear in both numbers of rows: what it takes without and with a few loaded rows says all
+        none, some = (_linear_bound(self.plan.ub_bytes.substitute({outer: const(k)}), inner) for k in (0, GRANULE))
+        slope, base, scale = none[0].as_int() or 1, none[1].as_int() or 0, none[2]
+        loaded = ((some[1].as_int() or 0) - base) / GRANULE
+
         def piece(size: int) -> int:
-            room = self._fitting(inner, {outer: const(size)}, 1).as_int() or 0
+            room = math.floor((self.target.ub_usable_bytes * scale - base - loaded * size) / slope)
             return -(-size // -(-size // room)) if room > 0 else 0
 
         def busiest(size: int) -> float:
@@ -374,7 +379,7 @@ def _balanced(extent: Expr, most: Expr, others: Expr, cores: int, start: int, la
         size = -(-n // tiles)
         return -(-tiles * count // cores) * (size * (1.0 if size >= large else SLOW_COPIES) + start)
 
-    return const(-(-n // min(range(fewest, min(n, 4 * fewest + cores) + 1), key=busiest)))
+    return const(-(-n // min(range(fewest, min(n, fewest + 4 * cores) + 1), key=busiest)))
 
 
 # -- bounds -----------------------------------------------------------------------------------------
