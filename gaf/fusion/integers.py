@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 ARITHMETIC = ("add", "sub", "mul", "max", "min", "neg", "abs", "relu")
+DIVISIONS = ("div", "floormod", "fmod")
 BITS = ("bitand", "bitor", "bitxor", "bitnot")
 
 EXACT_FLOAT = 1 << 24
@@ -60,7 +61,31 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
         if builder.kind == dt.I64 and bound(builder, result) is None:
             raise NotFusible(f"'{function}' on i64 values that may need more than 32 bits; it stays on the host")
         return result
+    if function in DIVISIONS:
+        return divide(builder, function, args, kinds[0])
     raise NotFusible(f"'{function}' on {kinds[0]} has no vector form; it stays on the host")
+
+
+def divide(builder: Builder, function: str, args: Sequence[int], kind: dt.DType) -> int:
+    """A quotient or remainder of integers below 2**24, by a float32 division; 0 for a divisor of 0, as numpy has it.
+
+    The nearest float of a quotient of such integers is never beyond a whole number that the quotient doesn't reach.
+    """
+    if any(most is None or most >= EXACT_FLOAT for most in (bound(builder, a) for a in args)):
+        raise NotFusible(f"'{function}' on {kind} is exact below 2**24 only, and the operands aren't known to be; it stays on the host")
+    if function == "div" and builder.kind in (dt.I8, dt.I16):
+        raise NotFusible(f"'div' on {builder.kind} would have to wrap at {8 * builder.kind.bytes} bits; it stays on the host")
+    x, y = (builder.compute("cast", [a], dt.F32) for a in args)
+    zero = builder.number(0.0, dt.F32)
+    nothing = builder.map("eq", [y, zero], dt.BOOL) if builder.node(y).kind != "number" else None
+    divisor = y if nothing is None else builder.map("select", [nothing, builder.number(1.0, dt.F32), y], dt.F32)
+    quotient = builder.map("div", [x, divisor], dt.F32)
+    result = builder.map("floor" if function == "floormod" else "trunc", [quotient], dt.F32)
+    if function != "div":
+        result = builder.map("sub", [x, builder.map("mul", [result, divisor], dt.F32)], dt.F32)
+    if nothing is not None:
+        result = builder.map("select", [nothing, zero, result], dt.F32)
+    return builder.map("cast", [result], dt.I32)
 
 
 NEAR = 1 << 30
