@@ -45,7 +45,8 @@ class Pool:
         size = math.prod(shape) * kind.itemsize
         if size < SMALLEST:
             return np.empty(shape, kind)
-        lease = _Lease(self, self._take(_rounded(size)), size)
+        held = _rounded(size)
+        lease = _Lease(self, self._take(held), held, size)
         return np.asarray(lease).view(kind).reshape(shape)
 
     def _take(self, size: int) -> mmap.mmap:
@@ -62,9 +63,8 @@ class Pool:
                 pass
         return block
 
-    def give_back(self, block: mmap.mmap) -> None:
-        """Keep a block for later, or free it when enough are kept."""
-        size = len(block) - HUGE_PAGE
+    def give_back(self, block: mmap.mmap, size: int) -> None:
+        """Keep a block of `size` bytes for later, or free it when enough are kept."""
         with self._lock:
             if self.idle_bytes + size <= self.limit:
                 self.idle_bytes += size
@@ -74,8 +74,8 @@ class Pool:
 class _Lease:
     """What an array on a block keeps alive: the block goes back with it."""
 
-    def __init__(self, pool: Pool, block: mmap.mmap, size: int) -> None:
-        self.pool, self.block = pool, block
+    def __init__(self, pool: Pool, block: mmap.mmap, held: int, size: int) -> None:
+        self.pool, self.block, self.held = pool, block, held
         start = np.frombuffer(block, np.uint8).ctypes.data
         self.__array_interface__ = {
             "data": (-(-start // HUGE_PAGE) * HUGE_PAGE, False),
@@ -85,7 +85,7 @@ class _Lease:
         }
 
     def __del__(self) -> None:
-        self.pool.give_back(self.block)
+        self.pool.give_back(self.block, self.held)
 
 
 def _rounded(size: int) -> int:
