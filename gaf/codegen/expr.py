@@ -65,9 +65,13 @@ class ExprStyle:
         def order(item: tuple[tuple[Atom, ...], int]) -> tuple[bool, int, str]:
             return (item[0] == (), len(item[0]), self._term(item[0], 1))
 
-        parts = [self._term(m, c) for m, c in sorted(positive, key=order)]
+        def ordered(terms: list[tuple[tuple[Atom, ...], int]]) -> list[tuple[tuple[Atom, ...], int]]:
+            # a lone term needs no key: two texts of every nested function would be 2 ** depth texts
+            return sorted(terms, key=order) if len(terms) > 1 else terms
+
+        parts = [self._term(m, c) for m, c in ordered(positive)]
         text = " + ".join(parts)
-        for m, c in sorted(negative, key=order):
+        for m, c in ordered(negative):
             term = self._term(m, -c)
             text = f"{text} - {term}" if text else f"-{_paren(term)}"
         text = text or "0"

@@ -127,3 +127,12 @@ def test_signs_of_fields_follow_from_symbols() -> None:
         ["M"], [("tm", minimum(64, "M")), ("rest", sym("M") - 64), ("left", maximum(0, sym("M") - 64))]
     )
     assert signs.low == {"M": 1, "tm": 1, "left": 0}
+
+
+def test_every_nested_function_is_written_once() -> None:
+    """Two texts a level, one to sort by and one to print, would be 2 ** 60."""
+    value = sym("x0")
+    for i in range(1, 61):
+        value = maximum(value * 2 + 0, sym(f"x{i}"))
+    text = ExprStyle().format(value)
+    assert text.count("Max(") == 60
