@@ -69,6 +69,32 @@ FAULTS = {
 }
 
 
+RULES = [
+    "broadcast-shape", "slice-limits", "sort-valid-bit", "sort-repeat", "sort-length", "copy-mode", "pool-share",
+    "workspace-size", "group-index",
+]  # fmt: skip
+"""What the faults 1, 2, ... of `rules.asc` break."""
+
+
+def test_every_rule_is_told_apart(tmp_path: Path) -> None:
+    program = build(tmp_path, "rules", "check")
+    assert not program.run(timeout=60).violations
+    for fault, rule in enumerate(RULES, 1):
+        result = program.run([str(fault)], timeout=60)
+        assert rule in {v["rule"] for v in result.violations}, f"{rule}: {explain(result)}"
+
+
+def test_pipes_that_can_not_be_named_do_not_compile(tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match="PIPE_S is not allowed(.|\n)*may be neither S nor ALL"):
+        build(tmp_path, "rules", "check", "NO_SUCH_PIPE")
+
+
+@pytest.mark.parametrize(("fault", "rule"), [(1, "matmul-order"), (2, "matmul-operand"), (3, "matmul-iterate")])
+def test_faults_of_the_matmul_object(fault: int, rule: str, tmp_path: Path) -> None:
+    result = build(tmp_path, "matmul_high", "check", f"FAULT={fault}").run(timeout=60)
+    assert rule in {v["rule"] for v in result.violations}, explain(result)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_check_mode_finds_the_fault(fault: int, tmp_path: Path) -> None:
     program = build(tmp_path, "faults", "check", f"FAULT={fault}")

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The high-level Matmul with bias, its blocks taken into UB and scaled by the vector cores; M and N with tails.
+// FAULT=1: a buffer before the Matmul object, 2: no right operand, 3: a block that was not computed.
 #include "common.h"
 #include "kernel_operator.h"
 #include "lib/matmul_intf.h"
 #include "tiling/platform/platform_ascendc.h"
 #include "tiling/tiling_api.h"
+
+#ifndef FAULT
+#define FAULT 0
+#endif
 
 using namespace AscendC;
 using namespace matmul;
@@ -23,6 +28,10 @@ extern "C" __global__ __aicore__ void matmul_kernel(GM_ADDR a, GM_ADDR b, GM_ADD
            MatmulType<TPosition::VECIN, CubeFormat::ND, float>, MatmulType<TPosition::GM, CubeFormat::ND, float>>
         mm;
     SetSysWorkspace(workspace);
+#if FAULT == 1
+    TBuf<TPosition::VECCALC> early;
+    pipe.InitBuffer(early, 64);
+#endif
     REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &tiling);
     if (GetBlockIdx() >= tiling.usedCoreNum) {
         return;
@@ -38,7 +47,9 @@ extern "C" __global__ __aicore__ void matmul_kernel(GM_ADDR a, GM_ADDR b, GM_ADD
     biasGm.SetGlobalBuffer((__gm__ float*)bias, tiling.N);
     cGm.SetGlobalBuffer((__gm__ float*)c, tiling.M * tiling.N);
     mm.SetTensorA(aGm[m0 * tiling.Ka]);
+#if FAULT != 2
     mm.SetTensorB(bGm[n0 * tiling.Kb], true);
+#endif
     mm.SetBias(biasGm[n0]);
     mm.SetTail(m, n, tiling.Ka);
 
@@ -46,6 +57,10 @@ extern "C" __global__ __aicore__ void matmul_kernel(GM_ADDR a, GM_ADDR b, GM_ADD
     TQue<TPosition::VECOUT, 1> out;
     pipe.InitBuffer(in, 1, tiling.baseM * tiling.baseN * sizeof(float));
     pipe.InitBuffer(out, 1, tiling.baseM * tiling.baseN * sizeof(float));
+#if FAULT == 3
+    mm.GetTensorC(in.AllocTensor<float>());
+    return;
+#endif
     while (mm.Iterate()) {
         const MatrixOffset at = mm.GetOffsetC();
         LocalTensor<float> block = in.AllocTensor<float>();

@@ -42,6 +42,15 @@ inline void BroadcastTo(const AscendC::LocalTensor<T>& dst, const AscendC::Local
     }
 }
 
+template <class T, int32_t dim, int32_t axis>
+inline void CheckBroadcast(const uint32_t srcShape[dim])
+{
+    static_assert((dim == 1 || dim == 2) && (axis == 0 || axis == 1), "Broadcast: dim 1 or 2, axis 0 or 1");
+    check::rule(dim != 2 || axis != 0 || uint64_t(srcShape[dim - 1]) * sizeof(T) % 32 == 0,
+                          "broadcast-shape", "Broadcast", "rows of %u elements are no multiple of 32 bytes",
+                          srcShape[dim - 1]);
+}
+
 }  // namespace gaf_twin
 
 namespace AscendC {
@@ -50,16 +59,14 @@ template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
 inline void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
                       const uint32_t srcShape[dim], LocalTensor<uint8_t>& tmp)
 {
-    static_assert((dim == 1 || dim == 2) && (axis == 0 || axis == 1), "Broadcast: dim 1 or 2, axis 0 or 1");
-    gaf_twin::check::rule(dim != 2 || axis != 0 || uint64_t(srcShape[dim - 1]) * sizeof(T) % 32 == 0,
-                          "broadcast-shape", "Broadcast", "rows of %u elements are no multiple of 32 bytes",
-                          srcShape[dim - 1]);
+    gaf_twin::CheckBroadcast<T, dim, axis>(srcShape);
     gaf_twin::BroadcastTo(dst, src, dstShape, srcShape, dim, &tmp, true);
 }
 template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
 inline void Broadcast(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t dstShape[dim],
                       const uint32_t srcShape[dim])
 {
+    gaf_twin::CheckBroadcast<T, dim, axis>(srcShape);
     gaf_twin::BroadcastTo(dst, src, dstShape, srcShape, dim, gaf_twin::NO_TMP, true);
 }
 template <class T, int32_t dim, int32_t axis, bool isReuseSource = false>
