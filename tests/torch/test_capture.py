@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,14 @@ def block() -> GatedBlock:
 
 
 X = torch.linspace(-2, 2, 5 * 24).reshape(5, 24)
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.forward = function
 
 
 def agrees(model: gaf.Model, module: nn.Module, *inputs: torch.Tensor) -> None:
@@ -119,6 +128,18 @@ def test_sizes_that_depend_on_each_other() -> None:
     for rows in (4, 7):
         x = torch.arange(rows * 4.0).reshape(rows, 4)
         agrees(model, Halves(), x)
+
+
+def test_tables_of_sizes_are_made_when_the_model_runs() -> None:
+    """A call without tensors is a constant only if no size of an input is in it."""
+
+    def steps(x: torch.Tensor) -> torch.Tensor:
+        return x + torch.linspace(0, x.shape[0], 4) + torch.tril_indices(3, 3, 0)[0, :4]
+
+    model = gaf.torch_to_graph(steps, torch.ones(6, 4), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    assert not any("tril_indices" in name for name in model.fallbacks)
+    for rows in (2, 9):
+        agrees(model, Function(steps), torch.ones(rows, 4))
 
 
 def test_pt2_file(tmp_path: Path, block: GatedBlock) -> None:
@@ -296,3 +317,21 @@ def test_custom_op_that_does_not_fit_is_named() -> None:
         gaf.custom_op("acme::gate", "(x: T[n]) -> T[n]", torch="gaftest.gate")(lambda x: x)
         with pytest.raises(gaf.GafError, match=r"'gate' \(gaftest.gate.default\)"):
             gaf.torch_to_graph(Quantised(), X)
+
+
+def test_numbers_made_of_sizes() -> None:
+    """Quotients, roots and fills of dynamic sizes are tensors of rank 0; kernels get sizes no operand has."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        near = torch.full((4,), 1 / n) + x.sum(0) / n + 2.5 * n
+        return near / n**0.5 + torch.logspace(0, n / 8, 4).float()
+
+    model = gaf.torch_to_graph(scaled, torch.ones(6, 4), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    assert not model.fallbacks
+    fused = gaf.fuse(model)
+    for rows in (2, 9):
+        x = torch.linspace(-1, 1, rows * 4).reshape(rows, 4)
+        agrees(model, Function(scaled), x)
+        (got,) = fused.run({model.input_names[0]: x.numpy()}, engine="interpreter").values()
+        np.testing.assert_allclose(got, scaled(x).numpy(), rtol=1e-5)

@@ -18,6 +18,7 @@ from gaf.dialects.graph.ops.common import number
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import UnsupportedError
 from gaf.frontend.builder import GraphBuilder
+from gaf.frontend.calls import size_tensor
 from gaf.frontend.torch.types import dtype_of, torch_dtype
 
 _NUMBERS = bool | int | float
@@ -64,6 +65,8 @@ class CallContext:
         value = self.arguments.get(name)
         if isinstance(value, _NUMBERS):
             return self.number(value, dtype or _number_dtype(value))
+        if isinstance(value, Expr):
+            return size_tensor(self._builder, value, dtype or dt.I64, self.location)
         if not isinstance(value, SSAValue):
             raise self.unsupported(f"'{name}' is no tensor and no number", got=value)
         return value if dtype is None else self.cast(value, dtype)
@@ -84,8 +87,8 @@ class CallContext:
                 type_ = tensor_type(value)
                 # a tensor of rank 0 has less say than one of a higher rank
                 samples.append(torch.empty([1] * type_.rank, dtype=torch_dtype(type_.dtype), device="meta"))
-            else:
-                samples.append(value)
+            else:  # a size counts as the number that it is
+                samples.append(1 if isinstance(value, Expr) else value)
         if not any(isinstance(s, torch.Tensor) for s in samples):
             samples[0] = torch.tensor(samples[0], device="meta")
         return dtype_of(torch.result_type(*samples))

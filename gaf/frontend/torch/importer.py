@@ -27,6 +27,7 @@ from gaf.frontend import custom
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.torch.context import CallContext
 from gaf.frontend.torch.locations import Locations, source_line
+from gaf.frontend.torch.numbers import size_number
 from gaf.frontend.torch.support import Unsupported
 from gaf.frontend.torch.types import size_of, type_of
 
@@ -142,6 +143,12 @@ class GraphImporter:
         except UnsupportedError as error:
             return Poison(error.what)
 
+    def _number(self, value: torch.SymFloat) -> SSAValue | Poison:
+        try:
+            return size_number(self.builder, value.node.expr)
+        except UnsupportedError as error:
+            return Poison(error.what)
+
     # -- calls --------------------------------------------------------------------------------------
 
     def _call(self, node: fx.Node) -> Any:
@@ -160,8 +167,10 @@ class GraphImporter:
             return Poison("a number read from a tensor decides what is computed")
         if isinstance(value, torch.SymInt | int) and not isinstance(value, bool):
             return self._size(value)
-        if isinstance(value, torch.SymFloat | torch.SymBool | bool | float):
-            return value if isinstance(value, bool | float) else Poison(f"{value} is a number made of sizes")
+        if isinstance(value, torch.SymFloat):
+            return self._number(value)
+        if isinstance(value, torch.SymBool | bool | float):
+            return value if isinstance(value, bool | float) else Poison(f"{value} is a fact about sizes")
         if not isinstance(target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
             return self._refuse(node, name, "a Python function in the graph")
         if isinstance(target, torch._ops.HigherOrderOperator):
@@ -298,6 +307,8 @@ class GraphImporter:
                 return [self._value(a) for a in arg]
             case torch.SymInt():
                 return size_of(arg)
+            case torch.SymFloat():
+                return size_number(self.builder, arg.node.expr)
         return arg
 
     def _foreign(
@@ -316,13 +327,17 @@ class GraphImporter:
         target = node.target
         if isinstance(target, torch._ops.OpOverload) and _writes(target):
             raise UnsupportedError("it changes its operand in place, and the graph was not functionalised")
+        if any(isinstance(a.meta.get("val"), torch.SymFloat) for a in node.all_input_nodes):
+            raise UnsupportedError("a fraction made of sizes is an argument of a call on the host")
         args = [encode(self._value(a), number) for a in node.args]
         kwargs = {k: encode(self._value(v), number) for k, v in node.kwargs.items() if k != "pin_memory"}
         types = [r for r in results if r is not None]
         # random numbers, or a call for its effect only (a check, a log): neither merged nor dropped
         effect = not types or torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
-        if not operands and not effect and sum(_count(t) for t in types) <= FOLD_LIMIT:
-            made = iter(run_call(name, call_text(args, kwargs), [], [], {}, wide=False))
+        text = call_text(args, kwargs)
+        fixed = not operands and not effect and '{"s":' not in text  # no tensor, no size of an input
+        if fixed and sum(_count(t) for t in types) <= FOLD_LIMIT:
+            made = iter(run_call(name, text, [], [], {}, wide=False))
             return [None if r is None else self.builder.constant(next(made), location) for r in results]
         self.effects |= effect
         namespace, _, op_type = name.partition(".")
@@ -331,7 +346,7 @@ class GraphImporter:
             namespace,
             op_type,
             0,
-            call_text(args, kwargs),
+            text,
             operands,
             types,
             pure=not effect,

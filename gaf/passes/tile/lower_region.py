@@ -67,7 +67,8 @@ def lower_region(
 
     `members` are the model nodes it computes, for reports and comments.
     """
-    symbols = {x for t in (*region.input_types, *(o.type for o in region.outputs)) for x in t.symbols()}
+    sizes = {x for node in region.nodes if node.kind == "extent" for e in node.index for x in e.names()}
+    symbols = sizes | {x for t in (*region.input_types, *(o.type for o in region.outputs)) for x in t.symbols()}
     inputs, outputs = argument_names(region, output_names, symbols)
     emitters = []
     handed: dict[Handed, str] = {}
@@ -93,6 +94,7 @@ def lower_region(
     axes = {a: size for e in emitters for a, size in e.axes.items()}
     params = {n: value for e in emitters for n, value in e.params.items()}
     used = {s for _, t in args for d in t.shape for s in d.names()} | {s for e in axes.values() for s in e.names()}
+    used |= sizes  # computed with, though no operand has them
     attributes = {
         "kind": StringAttr(schedule.kind),
         "members": ArrayAttr([StringAttr(m) for m in members]),

@@ -41,6 +41,7 @@ from gaf.dialects.graph.ops.common import (
     scalar_constant,
     scalar_dim,
 )
+from gaf.dialects.graph.ops.shape import expanded
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
 
@@ -99,8 +100,9 @@ class FullOp(CreationOp):
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
         fill = ctx.attr("fill_value", ctx.attr("s", 1 if "ones" in ctx.op_type else 0))
-        if not isinstance(fill, bool | int | float):
-            raise ctx.unsupported("a fill value computed at run time", expected="a number", got=fill)
+        if not isinstance(fill, bool | int | float):  # made of sizes
+            name = "fill_value" if ctx.has("fill_value") else "s"
+            return expanded(ctx, ctx.value(name, ctx.result.dtype), ctx.result.shape)
         value = number(fill, ctx.result.dtype)
         return ctx.emit(cls, [], shape=ctx.result.shape, value=value)
 
