@@ -24,15 +24,15 @@ from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
 from gaf.dialects.tile.structure import KernelOp as TileKernelOp
 from gaf.errors import GafError, InternalError, UnsupportedError
 from gaf.fusion.candidates import Candidate
+from gaf.fusion.declared import declared_rules
 from gaf.fusion.exact import SearchReport
 from gaf.fusion.names import node_name
 from gaf.fusion.refit import Failure
 from gaf.fusion.search import Decision, FusionPlan
-from gaf.fusion.declared import declared_rules
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
-from gaf.passes.tile.limit_tiles import limit_tiles
 from gaf.passes.pipeline import ascendc_pipeline, graph_pipeline, run_pipeline, tile_pipeline
+from gaf.passes.tile.limit_tiles import limit_tiles
 from gaf.report.text import log_fusions, log_stream
 from gaf.runtime.executor import Executor, Observer, kernel_names
 from gaf.runtime.kernel import Kernel

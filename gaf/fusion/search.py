@@ -19,12 +19,13 @@ from gaf.config import FusionConfig
 from gaf.dialects.graph.meaning import Meaning
 from gaf.errors import InternalError
 from gaf.fusion import names
-from gaf.fusion.cost import CostModel, GroupCost, Pricer, Work, region_work, sizes, total
+from gaf.fusion.cost import CostModel, GroupCost, Work, region_work, sizes, total
 from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.order import UnitOrder
 from gaf.fusion.plan import MAX_GROUP_OPS, SLACK, Decision, FusionPlan, Group, Legal, check_acyclic
+from gaf.fusion.pricer import Pricer
 from gaf.fusion.refit import Apart, Failure, cut_failed
 from gaf.fusion.region import Handed, NotFusible, Region, address, build_region
 from gaf.fusion.residency import resident_values

@@ -19,7 +19,6 @@ from gaf.fusion.search import FusionPlan, Group, check_acyclic, plan_fusion
 from gaf.passes.graph.effects import is_pure
 from gaf.passes.registry import option, register_pass
 
-
 HOST_REASON = "gaf.host"
 """Attribute of an op that stays on the host: the reason, for the report."""
 
