@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, product
-from gaf.dialects.common.lanes import MAX_STEP, lane_map
+from gaf.dialects.common.lanes import MAX_LANES, MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.piecewise import guard_names
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
@@ -369,7 +369,9 @@ def _is_picked(load: Node, region: Region, axis: str, step: Expr | None) -> bool
     if load.dtype.bytes not in (2, 4) or any(axis in g.low.names() | g.high.names() for g in load.guards):
         return False
     if step is None:
-        return not any(axis in e.names() for e in outer) and lane_map(last, axis) is not None
+        picked = lane_map(last, axis)
+        lanes = min(region.axes[axis].as_int() or MAX_LANES, MAX_LANES)
+        return not any(axis in e.names() for e in outer) and picked is not None and picked.is_exact(lanes)
     width = region.input_types[load.input].shape[-1].as_int()
     return _small(step) and (last.coefficient(axis) == step or (width is not None and (step.as_int() or width) < width))
 

@@ -11,7 +11,13 @@ MAX_STEP = 32
 """Largest distance of neighbouring lanes in memory: a row is loaded with what lies between, and picked apart on chip."""
 
 MAX_DIV = 1 << 12
-"""Largest denominator of a fraction: positions are computed in float32, exactly below 2^21."""
+"""Largest numerator and denominator of a fraction."""
+
+MAX_LANES = 1 << 14
+"""Most lanes of a tile."""
+
+EXACT = 1 << 21
+"""Whole numbers below this are divided and rounded down exactly in float32: half of 1 / div stays above the rounding."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,10 @@ class LaneMap:
     @property
     def is_fraction(self) -> bool:
         return self.div > 1 or self.low is not None or self.high is not None
+
+    def is_exact(self, lanes: int) -> bool:
+        """Whether the places of so many lanes are found exactly."""
+        return lanes * self.mul + self.div < EXACT
 
     def clamp(self, place: Expr) -> Expr:
         """A place within the limits."""

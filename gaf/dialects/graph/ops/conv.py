@@ -24,7 +24,7 @@ from gaf.dialects.graph.contract import (
     ints_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Read, Stage, identity_read, result_dims
+from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Opaque, Read, Stage, identity_read, result_dims
 from gaf.dialects.graph.ops.common import (
     accumulator,
     check_kind,
@@ -38,6 +38,7 @@ from gaf.dialects.graph.ops.window import (
     aten_window,
     check_output,
     check_window,
+    counts_exactly,
     output_size,
     resolve_pads,
     whole_part,
@@ -232,13 +233,15 @@ class ConvTransposeOp(ConvBase):
     name = "graph.conv_transpose"
     output_padding = ints_prop()
 
-    def meaning(self) -> Meaning:
+    def meaning(self) -> Meaning | Opaque:
         """A convolution over x with `stride - 1` zeros between its elements, the weights transposed and mirrored.
 
         Stage 0 is x at every position of the result for every element of the window; then comes the matmul.
         """
         (x, w, *bias), (r,), attrs = self.operand_tensor_types(), self.result_tensor_types(), self.attrs()
         n, groups = x.rank - 2, attrs["groups"]
+        if not all(s == 1 or counts_exactly(d) for s, d in zip(attrs["strides"], r.shape[2:])):
+            return Opaque("positions along a dim that float32 doesn't count exactly")
         spread = (x.shape[0], x.shape[1], *w.shape[2:], *r.shape[2:])
         index: list[Expr] = [sym("d0"), sym("d1")]
         guards, apart = [], []

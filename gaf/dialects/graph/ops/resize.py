@@ -28,9 +28,9 @@ from gaf.dialects.graph.contract import (
     str_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import IDENTITY_BODY, Meaning, Read, Stage, result_dims
+from gaf.dialects.graph.meaning import IDENTITY_BODY, Meaning, Opaque, Read, Stage, result_dims
 from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish
-from gaf.dialects.graph.ops.window import whole_part
+from gaf.dialects.graph.ops.window import counts_exactly, whole_part
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
 
@@ -114,7 +114,7 @@ class ResizeOp(GraphOp):
             found[axis] = (rounded(place, attrs["rounding"]) if attrs["mode"] == "nearest" else place), x.shape[axis]
         return found
 
-    def meaning(self) -> Meaning:
+    def meaning(self) -> Meaning | Opaque:
         (r,), attrs = self.result_tensor_types(), self.attrs()
         dims = result_dims(r.shape)
         places = self.places()
@@ -123,6 +123,8 @@ class ResizeOp(GraphOp):
             for axis, (place, size) in places.items():
                 index[axis] = _tap(index[axis], place, size, 0)
             return Meaning((Stage(dims, (Read(tuple(index), 0),), IDENTITY_BODY, r.dtype),))
+        if not all(counts_exactly(r.shape[axis], place.mul) for axis, (place, _) in places.items()):
+            return Opaque("positions along a dim that float32 doesn't count exactly")
         reads: list[Read] = []
         total: Scalar | None = None
         taps = (0, 1) if attrs["mode"] == "linear" else (-1, 0, 1, 2)

@@ -21,6 +21,7 @@ from gaf.dialects.common.index import (
     minimum,
     sym,
 )
+from gaf.dialects.common.lanes import EXACT
 from gaf.dialects.common.scalar import Scalar, call
 from gaf.dialects.graph.contract import AtenContext, ImportContext
 from gaf.dialects.graph.meaning import Dim, Guard, Read
@@ -147,11 +148,19 @@ def window_read(
 
 
 def whole_part(value: Scalar, div: int) -> Scalar:
-    """`value floordiv div` of whole numbers below 2^21 in size, as floats.
+    """`value floordiv div` of whole numbers below EXACT in size, as floats.
 
     With half a unit more the quotient never comes near an integer, however it is rounded.
     """
     return call("floor", (value + 0.5) / float(div))
+
+
+def counts_exactly(size: Expr, mul: int = 1) -> bool:
+    """Whether `whole_part` is right for the multiples by `mul` of all positions along a dim; of a symbolic dim if
+    nothing but a very long one would be wrong.
+    """
+    known = size.as_int()
+    return mul <= 32 if known is None else known * mul < EXACT // 2
 
 
 def windows(
