@@ -130,13 +130,17 @@ def _merge_axes(region: Region, outer: str, inner: str) -> None:
 
 
 def find_split(region: Region, owners: Mapping[str, tuple[int, int]]) -> tuple[int, int, Expr, Expr] | None:
-    """A root axis that some access divides by a factor of its extent: dim, position, inner and outer extent."""
+    """A root axis that some access divides by a factor of its extent: dim, position, inner and outer extent.
+
+    A guard is a range of a whole axis, so one that a guard names stays whole.
+    """
+    bounded = {n for node in region.nodes for g in node.guards for n in g.index.names()}
     for shape, index in _linear_accesses(region):
         for atom in address(shape, index, region.axes).atoms():
             if not isinstance(atom, Func) or atom.name not in ("floordiv", "mod"):
                 continue
             name, inner = atom.args[0].as_name(), atom.args[1]
-            if name not in owners or inner.names() & set(region.axes):
+            if name not in owners or name in bounded or inner.names() & set(region.axes):
                 continue
             outer = exact_div(region.axes[name], inner)
             if outer is not None and outer != 1:

@@ -281,10 +281,11 @@ def _vector(region: Region) -> list[Schedule]:
             list(region.axes).index(a),
         ),
     )
+    affine = [a for a in parallel if all(x.step(a) is not None for x in accesses)]
     if windowed or (not reduced and _beside(region, lanes)):
-        rows = _window_rows(region, accesses, lanes, parallel)
+        rows = _window_rows(region, accesses, lanes, affine)
     else:
-        rows = _vector_rows(region, accesses, lanes, parallel, reduced)
+        rows = _vector_rows(region, accesses, lanes, affine, reduced)
     turned = _turned(region, accesses, lanes)
     if turned and not reduced and len(turned) == 1:
         rows = _pick_rows(region, sorted(turned), {lanes}, accesses)
@@ -427,7 +428,7 @@ def _window_rows(region: Region, accesses: Sequence[_Access], lanes: str, parall
             _small(a.step(axis)) and not a.indirect for a in accesses if a.has(axis) and not a.has(lanes)
         )
 
-    affine = [a for a in parallel if a != lanes and all(x.step(a) is not None for x in accesses) and columns(a)]
+    affine = [a for a in parallel if a != lanes and columns(a)]
     bounded = [guard_names(g) for n in region.nodes for g in n.guards]
     found = [a for a in affine if a not in beside]
     found = found or [a for a in affine if not any({a, lanes} <= names for names in bounded)]
