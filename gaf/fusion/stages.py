@@ -211,10 +211,10 @@ class _Cuts:
             return self._window_order(number)
         users = [n for n in region.nodes if n.kind == "contract" and number in n.args]
         lanes = [a for n in users for a in n.over] if users else self._columns()
-        return [a for a in axes if a not in lanes] + [a for a in axes if a in lanes]
+        return [a for a in axes if a not in lanes] + [a for a in dict.fromkeys(lanes) if a in axes]
 
     def _window_order(self, number: int) -> list[str]:
-        """Axes of a right operand: batches, what is summed in the order of the left operand, columns as they are stored."""
+        """Axes of a right operand: batches, what is summed, columns as they are stored."""
         region = self.region
         contract = region.nodes[self.windows[number]]
         left = region.nodes[contract.args[0]]
@@ -223,8 +223,6 @@ class _Cuts:
         first = min((stored.index(a) for a in own if a in stored), default=0)
         columns = [a for a in stored[first:] if a in region.nodes[number].axes - left.axes]
         summed = [a for a in contract.over if a in region.nodes[number].axes]
-        if left.kind == "load":
-            summed = sorted(summed, key=[a for e in left.index for a in region.axes if a in e.names()].index)
         axes = [a for a in region.axes if a in region.nodes[number].axes]
         return [a for a in axes if a not in (*summed, *columns)] + summed + columns
 
