@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from gaf.config import FusionConfig
 from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.control import ControlOp, all_blocks, ops_of
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
 from gaf.dialects.tile.structure import KernelOp as TileKernelOp
 from gaf.errors import GafError, InternalError, UnsupportedError
@@ -73,14 +74,14 @@ class FusedModel:
 
     @property
     def fused_ops(self) -> list[FusedOp]:
-        return [op for op in self.model.block.ops if isinstance(op, FusedOp)]
+        return _fused_ops(self.model)
 
     @property
     def host_ops(self) -> list[GraphOp]:
-        """Ops that compute something outside kernels (views and constants don't count)."""
+        """Ops that compute something outside kernels (views, constants and control flow don't count)."""
         return [
-            op for op in self.model.block.ops
-            if isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp)
+            op for op in ops_of(self.model.block)
+            if isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp | ControlOp)
         ]
 
     @cached_property
@@ -153,13 +154,16 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
         for step, spent in run_pipeline(work.module, passes).by_pass().items():
             seconds[step] = spent
         with _timed(seconds, "fuse"), declared_rules(model):
-            plan = fuse_block(work.block, config=config)
-        decisions = list(plan.decisions)
+            *inner, plan = [fuse_block(block, config=config) for block in all_blocks(work.block)]
+        decisions = [d for p in (plan, *inner) for d in p.decisions]
         kernels = _generate(work, config, seconds, decisions)
         _count_uses(work, kernels)
     fused = FusedModel(work, model, config, list(kernels.values()), decisions, seconds)
     fused.candidates, fused.search, fused.left_alone = plan.candidates, plan.report, _left_alone(plan)
-    fused.notes += plan.notes
+    for body in inner:
+        fused.candidates = [*fused.candidates, *body.candidates]
+        fused.left_alone += _left_alone(body)
+    fused.notes += [note for p in (plan, *inner) for note in p.notes]
     if log_stream() is not None:
         log_fusions(fused.report)
     return fused
@@ -190,18 +194,20 @@ def _generate(
             except UnsupportedError as error:
                 failed[name] = error.what
         failures: list[Failure] = []
-        for fused in [op for op in work.block.ops if isinstance(op, FusedOp)]:
+        for fused in _fused_ops(work):
             names = kernel_names(fused)
             if not any(n in kernels for n in names):
                 reason = "; ".join(dict.fromkeys(failed.get(n, "no kernel") for n in names))
-                failures.append(Failure(_dissolve(work.block, fused, reason), reason))
+                failures.append(Failure(_dissolve(fused, reason), reason))
         if not failures:
-            used = {n for op in work.block.ops if isinstance(op, FusedOp) for n in kernel_names(op)}
+            used = {n for op in _fused_ops(work) for n in kernel_names(op)}
             return {n: k for n, k in kernels.items() if n in used}
         with _timed(seconds, "fuse"):
             patient = None if turn < MAX_TURNS else False
-            plan = fuse_block(work.block, config=config, autofuse=patient, rules=False, failures=failures)
-            decisions += plan.decisions
+            for block in all_blocks(work.block):
+                mine = [f for f in failures if f.ops and f.ops[0].parent_block() is block]
+                plan = fuse_block(block, config=config, autofuse=patient, rules=False, failures=mine)
+                decisions += plan.decisions
     raise InternalError("unreachable")
 
 
@@ -236,8 +242,15 @@ def _lower_kernel(tile: TileKernelOp, config: FusionConfig, seconds: dict[str, f
     )
 
 
-def _dissolve(block: Block, fused: FusedOp, reason: str) -> list[Operation]:
+def _fused_ops(model: Model) -> list[FusedOp]:
+    """All kernels of a model, those in the bodies of control flow included."""
+    return [op for op in ops_of(model.block) if isinstance(op, FusedOp)]
+
+
+def _dissolve(fused: FusedOp, reason: str) -> list[Operation]:
     """Put the members of a fused op back; a lone member that has no kernel stays on the host. Returns them."""
+    block = fused.parent_block()
+    assert block is not None
     mapping: dict[SSAValue, SSAValue] = dict(zip(fused.block.args, fused.operands))
     copies: list[Operation] = []
     for op in fused.members:
@@ -261,11 +274,10 @@ def _dissolve(block: Block, fused: FusedOp, reason: str) -> list[Operation]:
 def _count_uses(work: Model, kernels: Mapping[str, Kernel]) -> None:
     for kernel in kernels.values():
         kernel.uses = 0
-    for op in work.block.ops:
-        if isinstance(op, FusedOp):
-            for name in kernel_names(op):
-                if name in kernels:
-                    kernels[name].uses += 1
+    for op in _fused_ops(work):
+        for name in kernel_names(op):
+            if name in kernels:
+                kernels[name].uses += 1
 
 
 @contextmanager

@@ -10,7 +10,12 @@ from hypothesis import given, settings, strategies as st
 from gaf.compiler import FusedModel, fuse
 from gaf.config import FusionConfig
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.model import Model, new_model
+from gaf.dialects.graph.ops.binary import AddOp
+from gaf.dialects.graph.ops.matmul import MatMulOp
+from gaf.dialects.graph.ops.unary import TanhOp
+from gaf.dialects.graph.types import TensorType
+from gaf.frontend.builder import GraphBuilder
 from gaf.runtime.compiler import find_compiler
 from tests.graphs import graphs, inputs_for, random_graph
 
@@ -52,6 +57,27 @@ def test_ascendc_level(model: Model) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_compiled_kernels_in_check_mode(seed: int) -> None:
     check_level(random_graph(1000 + seed, steps=6, dtype=DTYPES[seed % len(DTYPES)]), "check")
+
+
+@pytest.mark.parametrize("engine", ["tile", "interpreter", "check"])
+@pytest.mark.parametrize(("rows", "depths", "columns"), [(3, (4, 8), 32), (40, (70, 33), 50), (19, (24, 24), 32)])
+def test_matmuls_side_by_side_with_operands_of_their_own(
+    rows: int, depths: tuple[int, int], columns: int, engine: str
+) -> None:
+    """x @ w + h @ r, the gates of a recurrent cell; equal depths share the weight and the summed axis."""
+    if engine == "check" and find_compiler() is None:
+        pytest.skip("no C++ compiler on this machine")
+    model = new_model([(n, TensorType.of((rows, k), dt.F32)) for n, k in zip("xh", depths)])
+    builder = GraphBuilder(model)
+    random = np.random.default_rng(0)
+    weights = [
+        builder.constant(random.standard_normal((k, columns)).astype(np.float32), f"w{i}") for i, k in enumerate(depths)
+    ]
+    if depths[0] == depths[1]:
+        weights[1] = weights[0]
+    products = [builder.emit(MatMulOp, [a, w]) for a, w in zip(model.block.args, weights)]
+    builder.finish([("y", builder.emit(TanhOp, [builder.emit(AddOp, products)]))])
+    assert check_level(model, engine).num_ops == 1
 
 
 @pytest.mark.slow

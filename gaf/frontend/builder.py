@@ -222,17 +222,31 @@ class GraphBuilder:
     # -- regions and the end ----------------------------------------------------------------------
 
     @contextmanager
-    def region(self, block: Block, operands: Sequence[SSAValue]) -> Iterator[None]:
-        """Build into `block`, isolated from the outside; its arguments stand for `operands`."""
+    def region(self, block: Block, operands: Sequence[SSAValue | None]) -> Iterator[None]:
+        """Build into `block`, isolated from the outside; its arguments stand for `operands` (None: for no one value)."""
         outer, constants = self.block, self._constants
         self.block, self._constants = block, {}
         for arg, operand in zip(block.args, operands, strict=True):
-            if operand in self._known:
+            if operand is not None and operand in self._known:
                 self._known[arg] = self._known[operand]
         try:
             yield
         finally:
             self.block, self._constants = outer, constants
+
+    def mark(self) -> tuple[Any, ...]:
+        """What `reset` needs to forget the notes, conditions and fallbacks that come after."""
+        model = self.model
+        fallbacks = {op: list(nodes) for op, nodes in model.fallbacks.items()}
+        return list(model.notes), fallbacks, dict(self._equal), model.func.attributes.get(CONDITIONS)
+
+    def reset(self, mark: tuple[Any, ...]) -> None:
+        """Go back to a `mark`; the ops that were built since belong to the caller."""
+        self.model.notes, self.model.fallbacks, self._equal, conditions = mark
+        if conditions is None:
+            self.model.func.attributes.pop(CONDITIONS, None)
+        else:
+            self.model.func.attributes[CONDITIONS] = conditions
 
     def fused(
         self,

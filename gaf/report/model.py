@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
 from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.control import ops_of
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import UnsupportedError
 from gaf.passes.graph.fuse import HOST_REASON
@@ -325,7 +326,7 @@ def _is_float(op: GraphOp) -> bool:
 
 def _host_ops(model: Model) -> list[GraphOp]:
     """Ops outside kernels that compute: constants and plain views don't count."""
-    return [op for op in model.block.ops if isinstance(op, GraphOp) and computes(op)]
+    return [op for op in ops_of(model.block) if isinstance(op, GraphOp) and computes(op)]
 
 
 def _host(model: Model) -> list[HostReport]:
@@ -343,12 +344,12 @@ def _host(model: Model) -> list[HostReport]:
 def _steps(
     model: Model, kernels: Mapping[str, Kernel], env: Mapping[str, int], strict: bool
 ) -> Iterator[LaunchReport]:
-    """Launches and host ops in the order in which they run."""
+    """Launches and host ops in the order in which they run; those in the bodies of control flow once, behind the rest."""
     single = OpBytes(env, strict)
     moved: dict[str, int] = {}
     number_of: dict[Operation, int] = {}
     input_of: dict[SSAValue, str] = dict(zip(model.block.args, model.input_names))
-    for op in model.block.ops:
+    for op in ops_of(model.block):
         if isinstance(op, FusedOp):
             kernel = _launched(op, kernels, env)
             if kernel.name not in moved:
@@ -472,7 +473,7 @@ def _candidates(fused: FusedModel) -> list[Candidate]:
     titles: dict[str, str] = {}
     for members in _joined(fused):
         if not set.intersection(*(kernel_of.get(m, set()) for m in members)):
-            titles = titles or {location_name(o) or o.name: op_title(o) for o in fused.source_model.block.ops}
+            titles = titles or {location_name(o) or o.name: op_title(o) for o in ops_of(fused.source_model.block)}
             found.append(Candidate("+".join(titles.get(m, m) for m in members), members, False))
     return found
 

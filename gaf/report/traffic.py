@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.graph.contract import tensor_type
 from gaf.dialects.graph.model import Model, bind_symbols
+from gaf.dialects.graph.ops.control import ops_of
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.region import NotFusible, build_region, region_bytes
@@ -53,7 +54,7 @@ class OpBytes:
         """What all ops move that depend on an input: any runtime computes the others once, when it loads the model."""
         total = 0
         constant: set[SSAValue] = set()
-        for op in model.block.ops:
+        for op in ops_of(model.block):
             if isinstance(op, ConstantOp | WeightOp) or (op.operands and constant.issuperset(op.operands)):
                 constant.update(op.results)
             elif computes(op):

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from gaf.dialects.graph.contract import location_name, tensor_type
-from gaf.dialects.graph.interpreter import bind_results, check_inputs, last_uses, run_block, run_op
-from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
-from gaf.dialects.graph.ops.structure import FusedOp, WeightOp
+from gaf.dialects.graph.interpreter import bind_results, body_symbols, check_inputs, last_uses, run_block, run_op
+from gaf.dialects.graph.model import Model, bind_by_conditions, bind_symbols, check_conditions
+from gaf.dialects.graph.ops.control import ControlOp
+from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 from gaf.runtime.host_tiles import host_blocks, host_limits
 from gaf.runtime.indices import ScatterPlaces, check_indices, check_places, scatter_places
@@ -130,9 +131,23 @@ class Executor:
         arrays = check_inputs(model, inputs)
         env = dict(bind_symbols(model.input_names, model.input_types, arrays, model.source))
         check_conditions(model, env)
-        values: dict[SSAValue, np.ndarray] = dict(zip(model.block.args, arrays))
+        bind_by_conditions(model, env)
+        results = self._run_block(model.block, arrays, env, observe, starts)
+        return dict(zip(model.output_names, map(contiguous, results)))
+
+    def _run_block(
+        self,
+        block: Block,
+        args: Sequence[np.ndarray],
+        env: dict[str, int],
+        observe: Observer | None,
+        starts: Mapping[Operation, Chain],
+    ) -> list[np.ndarray]:
+        """What the block returns or yields. `env` gets the sizes that the run shows; `starts`: first op -> chain."""
+        model = self.model
+        values: dict[SSAValue, np.ndarray] = dict(zip(block.args, args))
         skip_to: Operation | None = None
-        for op in model.block.ops:
+        for op in block.ops:
             if skip_to is not None:
                 skip_to = None if op is skip_to else skip_to
                 continue
@@ -140,18 +155,29 @@ class Executor:
                 skip_to = starts[op].ops[-1]
                 continue
             operands = [values[o] for o in op.operands]
-            if isinstance(op, ReturnOp):
-                return dict(zip(model.output_names, (contiguous(o) for o in operands)))
+            if isinstance(op, ReturnOp | YieldOp):
+                return operands
             if isinstance(op, FusedOp):
                 results = self.launch(op, operands, env, observe)
             else:
-                results = run_op(op, operands, model.weights, env)
+                if isinstance(op, ControlOp):
+
+                    def run_body(body: Block, args: Sequence[np.ndarray], op: ControlOp = op) -> list[np.ndarray]:
+                        inner = body_symbols(body, args, env, op)
+                        check_conditions(model, inner)
+                        bind_by_conditions(model, inner)
+                        return self._run_block(body, args, inner, observe, starts)
+
+                    results = op.run(operands, run_body)
+                else:
+                    results = run_op(op, operands, model.weights, env)
                 if bind_results(op, results, env):
                     check_conditions(model, env)
+                    bind_by_conditions(model, env)
             values.update(zip(op.results, results))
             for value in self._last_uses.get(op, ()):
                 values.pop(value, None)
-        raise InternalError("the model returns nothing")
+        raise InternalError("a block has no terminator")
 
     def launch(
         self, fused: FusedOp, operands: Sequence[np.ndarray], env: Mapping[str, int], observe: Observer | None

@@ -19,6 +19,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import run_block, run_model, widen
 from gaf.dialects.graph.meaning import Meaning
+from gaf.dialects.graph.ops.control import ops_of
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import VerificationError
 from gaf.runtime.executor import Launch
@@ -299,7 +300,7 @@ def judge_outputs(
 
 
 def _model_types(model: Model) -> list[TensorType]:
-    return [*model.input_types, *(tensor_type(r) for op in model.block.ops for r in op.results)]
+    return [*model.input_types, *(tensor_type(r) for op in ops_of(model.block) for r in op.results)]
 
 
 def _types(launch: Launch) -> list[TensorType]:

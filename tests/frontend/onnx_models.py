@@ -59,7 +59,7 @@ def onnxruntime_results(model: onnx.ModelProto | str, inputs: Mapping[str, np.nd
     options.log_severity_level = 3
     data = model if isinstance(model, str) else model.SerializeToString()
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return session.run(None, dict(inputs))
+    return session.run(None, {name: np.asarray(array) for name, array in inputs.items()})
 
 
 def random_inputs(model: onnx.ModelProto, sizes: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray]:

@@ -424,12 +424,6 @@ def test_if_on_the_rank_is_constant() -> None:
     assert op_names(load_onnx(if_model(condition, {"two": np.int64(2)}))) == ["mul", "neg"]
 
 
-def test_if_at_run_time_is_refused() -> None:
-    condition = [node("ReduceMax", ["x"], ["m"], keepdims=0), node("Greater", ["m", "k"], ["c"])]
-    with pytest.raises(UnsupportedError, match="'choice' .If.: the condition is computed at run time"):
-        load_onnx(if_model(condition, {}))
-
-
 # -- ops that gaf has no class for ----------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
+from gaf.dialects.graph.ops.control import ControlOp
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
 from gaf.errors import GafError, InternalError, InvalidInputError
 
@@ -74,7 +75,7 @@ def run_block(
 def bind_results(op: Operation, results: Sequence[np.ndarray], env: dict[str, int]) -> bool:
     """Add the sizes that an op introduces (how many elements are non-zero, ...) to the values of symbols.
 
-    Returns True if there are any.
+    Returns True if there are any. Raises InvalidInputError for a size that is known to be another.
     """
     before = len(env)
     if not isinstance(op, GraphOp):
@@ -82,9 +83,36 @@ def bind_results(op: Operation, results: Sequence[np.ndarray], env: dict[str, in
     for value, array in zip(op.results, results):
         for dim, size in zip(value.type.shape, array.shape):  # type: ignore[attr-defined]
             symbol = dim.as_name()
-            if symbol is not None and symbol not in env:
-                env[symbol] = size
+            if symbol is None:
+                continue
+            if env.setdefault(symbol, size) != size:
+                raise InvalidInputError(
+                    "two sizes that the model needs equal are not", where=op.location_name(),
+                    expected=f"{symbol} = {env[symbol]}", got=size,
+                )  # fmt: skip
     return len(env) > before
+
+
+def body_symbols(
+    body: Block, args: Sequence[np.ndarray], env: Mapping[str, int], op: Operation
+) -> dict[str, int]:
+    """The values of symbols in a body of control flow: those outside, and the sizes of this run of the body.
+
+    Raises InvalidInputError for an argument of another size than its type says.
+    """
+    inner = dict(env)
+    for value, array in zip(body.args, args):
+        for dim, size in zip(value.type.shape, array.shape):  # type: ignore[attr-defined]
+            symbol = dim.as_name()
+            if symbol is not None:
+                inner.setdefault(symbol, size)
+            if dim.names() <= inner.keys() and dim.evaluate(inner) != size:
+                raise InvalidInputError(
+                    "a value of the control flow has another size than its type says",
+                    where=op.location_name() if isinstance(op, GraphOp) else None,
+                    expected=f"{dim} = {dim.evaluate(inner)}", got=size,
+                )  # fmt: skip
+    return inner
 
 
 def run_op(
@@ -101,6 +129,12 @@ def run_op(
         return [widen(array) if wide else array]
     if isinstance(op, FusedOp):
         return run_block(op.block, operands, weights, env, wide=wide)
+    if isinstance(op, ControlOp):
+
+        def run_body(body: Block, args: Sequence[np.ndarray]) -> list[np.ndarray]:
+            return run_block(body, args, weights, body_symbols(body, args, env, op), wide=wide)
+
+        return op.run(operands, run_body)
     if not isinstance(op, GraphOp):
         raise InternalError(f"{op.name} is not a graph op")
     try:

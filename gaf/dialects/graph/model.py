@@ -246,6 +246,19 @@ def check_conditions(model: Model, env: Mapping[str, int]) -> None:
             )  # fmt: skip
 
 
+def bind_by_conditions(model: Model, env: dict[str, int]) -> None:
+    """Add the sizes that follow from others because the model needs them to be equal.
+
+    An op may need such a size before the op runs whose result shows it; then it is compared with that.
+    """
+    for condition in conditions(model):
+        if condition.comparison == "==":
+            for size, other in ((condition.left, condition.right), (condition.right, condition.left)):
+                name = size.as_name()
+                if name is not None and name not in env and other.names() <= env.keys():
+                    env[name] = other.evaluate(env)
+
+
 def bind_symbols(
     names: Sequence[str], types: Sequence[TensorType], arrays: Sequence[np.ndarray], where: str | None = None
 ) -> dict[str, int]:

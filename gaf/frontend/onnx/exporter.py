@@ -16,8 +16,10 @@ from onnx import FunctionProto, TensorProto, checker, helper
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.model import Model
+from gaf.dialects.graph.ops.control import IfOp, LoopOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp, YieldOp
 from gaf.dialects.graph.types import TensorType
@@ -76,6 +78,27 @@ class GraphScope(Scope):
         if name not in self._weights:
             self._weights[name] = self.make_constant(self._model.weights[name], name)
         return self._weights[name]
+
+
+class BodyScope(Scope):
+    """A subgraph of control flow: names, constants and weights are those of the scope around it."""
+
+    def __init__(self, outer: Scope) -> None:
+        super().__init__(outer.opset)
+        self.outer = outer
+        self.domains = outer.domains
+
+    def unique(self, stem: str) -> str:
+        return self.outer.unique(stem)
+
+    def make_constant(self, array: np.ndarray, stem: str) -> str:
+        return self.outer.constant(array, stem)
+
+    def missing_symbol(self, symbol: str) -> str:
+        return self.outer.symbol(symbol)
+
+    def weight(self, name: str, type_: TensorType) -> str:
+        return self.outer.weight(name, type_)
 
 
 class FunctionScope(Scope):
@@ -152,7 +175,9 @@ class _Exporter:
                 case WeightOp():
                     scope.define(op.result, scope.weight(op.weight.data, tensor_type(op.result)))
                 case FusedOp() if self.with_functions:
-                    self._write_call(op, wanted)
+                    self._write_call(scope, op, wanted)
+                case LoopOp() | IfOp():
+                    self._write_control(scope, op, wanted)
                 case FusedOp():
                     self._write_inline(scope, op, wanted)
                 case GraphOp():
@@ -174,6 +199,78 @@ class _Exporter:
             if in_graph and result not in wanted:
                 self.infos.append(value_info(name, tensor_type(result)))
 
+    def _write_control(self, scope: Scope, op: LoopOp | IfOp, wanted: dict[SSAValue, str]) -> None:
+        stem = op.name.removeprefix("graph.")
+        names = [wanted.get(r) or scope.unique(r.name_hint or stem) for r in op.results]
+        origin = op.location_name() or ""
+        operands = [scope.names[o] for o in op.operands]
+        if isinstance(op, IfOp):
+            graphs = []
+            for body in op.bodies:
+                inner = BodyScope(scope)
+                for arg, name in zip(body.args, operands[1:]):
+                    inner.define(arg, name)
+                graphs.append(self._body_graph(inner, body, []))
+            attrs = {"then_branch": graphs[0], "else_branch": graphs[1]}
+            scope.node("If", operands[:1], names, "", attrs, origin)
+        else:
+            self._write_loop(scope, op, operands, names, origin)
+        for result, name in zip(op.results, names):
+            scope.define(result, name)
+
+    def _write_loop(
+        self, scope: Scope, op: LoopOp, operands: Sequence[str], names: Sequence[str], origin: str
+    ) -> None:
+        """An ONNX Loop; what the op scans, the body gathers."""
+        attrs, inner = op.attrs(), BodyScope(scope)
+        carried, scanned = attrs["carried"], attrs["scanned"]
+        columns = operands[2 + carried : 2 + carried + scanned]
+
+        def helper(scope: Scope, op_type: str, *inputs: str, **attributes: object) -> str:
+            return scope.node(op_type, inputs, [scope.unique("scan")], "", attributes, "")[0]
+
+        limit = operands[0]
+        for column in columns:
+            length = helper(scope, "Squeeze", helper(scope, "Shape", column, start=0, end=1))
+            limit = helper(scope, "Min", limit, length)
+        (body,) = op.bodies
+        going = inner.unique("going")
+        number, *args = body.args
+        inputs = [value_info(inner.define(number, inner.unique("iteration")), tensor_type(number))]
+        inputs.append(value_info(going, TensorType.of((), dt.BOOL)))
+        for arg in args[:carried]:
+            name = inner.define(arg, inner.unique(arg.name_hint or "state"))
+            inputs.append(value_info(name, tensor_type(arg)))
+        one = scope.constant(np.asarray(1, np.int64))
+        for i, (arg, column) in enumerate(zip(args[carried : carried + scanned], columns)):
+            index = inner.names[number]
+            if i in attrs["backward"]:
+                length = helper(inner, "Squeeze", helper(inner, "Shape", column, start=0, end=1))
+                index = helper(inner, "Sub", helper(inner, "Sub", length, one), index)
+            inner.define(arg, helper(inner, "Gather", column, index, axis=0))
+        for arg, name in zip(args[carried + scanned :], operands[2 + carried + scanned :]):
+            inner.define(arg, name)
+        graph = self._body_graph(inner, body, inputs)
+        made = list(names)
+        for i in attrs["backward_outputs"]:
+            made[carried + i] = scope.unique("reversed")
+        scope.node("Loop", [limit, *operands[1 : 2 + carried]], made, "", {"body": graph}, origin)
+        for i in attrs["backward_outputs"]:
+            start, end, step = (scope.constant(np.asarray([v], np.int64)) for v in (-1, np.iinfo(np.int64).min, -1))
+            axis = scope.constant(np.asarray([0], np.int64))
+            scope.node("Slice", [made[carried + i], start, end, axis, step], [names[carried + i]], "", {}, "")
+
+    def _body_graph(
+        self, scope: BodyScope, body: Block, inputs: Sequence[onnx.ValueInfoProto]
+    ) -> onnx.GraphProto:
+        self._write_block(scope, body, {})
+        assert body.last_op is not None
+        outputs = []
+        for value in body.last_op.operands:  # a value of its own for each: arguments and constants aren't
+            name = scope.node("Identity", [scope.names[value]], [scope.unique("result")], "", {}, "")[0]
+            outputs.append(value_info(name, tensor_type(value)))
+        return helper.make_graph(scope.nodes, "body", list(inputs), outputs)
+
     def _write_inline(self, scope: Scope, op: FusedOp, wanted: dict[SSAValue, str]) -> None:
         for arg, operand in zip(op.block.args, op.inputs):
             scope.define(arg, scope.names[operand])
@@ -187,11 +284,10 @@ class _Exporter:
 
     # -- functions ----------------------------------------------------------------------------------
 
-    def _write_call(self, op: FusedOp, wanted: dict[SSAValue, str]) -> None:
+    def _write_call(self, scope: Scope, op: FusedOp, wanted: dict[SSAValue, str]) -> None:
         inner = FunctionScope(self.opset)
         function = self._function(op, inner)
-        members = inner.origins
-        scope, label = self.scope, op.label.data
+        members, label = inner.origins, op.label.data
         inputs = [scope.names[o] for o in op.inputs]
         inputs.extend(scope.weight(w, _weight_type(op, w)) for w in inner.weights)
         inputs.extend(scope.symbol(s) for s in inner.symbols)
@@ -200,7 +296,7 @@ class _Exporter:
         scope.nodes[-1].metadata_props.add(key=MEMBERS_KEY, value=json.dumps(members))
         for result, name in zip(op.outputs, names):
             scope.define(result, name)
-            if result not in wanted:
+            if scope is self.scope and result not in wanted:
                 self.infos.append(value_info(name, tensor_type(result)))
         shown = list(dict.fromkeys(m for m in members if m))
         self.kernels.append(

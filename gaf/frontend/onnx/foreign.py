@@ -61,6 +61,13 @@ def emit_foreign(
     return builder.insert(op)
 
 
+def type_proto(type_: TensorType) -> onnx.TypeProto:
+    """The type as ONNX says it; a symbolic dim is the text of its expression."""
+    sizes = [(dim, dim.as_int()) for dim in type_.shape]
+    shape = [str(dim) if size is None else size for dim, size in sizes]
+    return helper.make_tensor_type_proto(type_.dtype.onnx, shape)
+
+
 class _Types:
     """Result types of one node; symbolic dims travel through ONNX as `dim_param` texts."""
 
@@ -96,13 +103,8 @@ class _Types:
         return [self._type(found.get(name), i) for i, name in enumerate(node.output)]
 
     def _proto(self, type_: TensorType) -> onnx.TypeProto:
-        shape: list[int | str] = []
-        for dim in type_.shape:
-            size = dim.as_int()
-            if size is None:
-                self.dims[str(dim)] = dim
-            shape.append(str(dim) if size is None else size)
-        return helper.make_tensor_type_proto(type_.dtype.onnx, shape)
+        self.dims.update({str(dim): dim for dim in type_.shape if dim.as_int() is None})
+        return type_proto(type_)
 
     def _type(self, proto: onnx.TypeProto | None, index: int) -> TensorType:
         if (

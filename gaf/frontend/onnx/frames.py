@@ -48,6 +48,15 @@ def resolved_attributes(node: NodeProto, frame: Frame) -> dict[str, AttributePro
     return result
 
 
+def resolved_node(node: NodeProto, attributes: Mapping[str, AttributeProto]) -> NodeProto:
+    """The node with `attributes` in place of its own, which may refer to those of a function."""
+    result = NodeProto()
+    result.CopyFrom(node)
+    del result.attribute[:]
+    result.attribute.extend(attributes.values())
+    return result
+
+
 def function_opsets(body: FunctionProto) -> dict[str, int]:
     """Domain -> version of the ops in a function."""
     return {standard_domain(o.domain): o.version for o in body.opset_import}

@@ -23,11 +23,12 @@ from gaf.dialects.graph.model import Model, new_model
 from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedError
 from gaf.frontend import custom
 from gaf.frontend.builder import GraphBuilder
-from gaf.frontend.onnx import reader, support
+from gaf.frontend.onnx import reader, recurrent, support
 from gaf.frontend.onnx.context import NodeContext, attribute_value
+from gaf.frontend.onnx.control import ControlFlow
 from gaf.frontend.onnx.expand import expansion
 from gaf.frontend.onnx.foreign import emit_foreign
-from gaf.frontend.onnx.frames import Frame, function_opsets, resolved_attributes, result_list
+from gaf.frontend.onnx.frames import Frame, function_opsets, resolved_attributes, resolved_node, result_list
 from gaf.frontend.onnx.nodes import NodeRules, node_label, order_nodes
 from gaf.frontend.onnx.shapes import InputShapes, input_types, tensor_info
 from gaf.frontend.onnx.support import Way, qualified, standard_domain
@@ -62,7 +63,7 @@ def load_onnx(
     collecting = gc.isenabled()
     gc.disable()  # nothing made here is garbage: looking for it costs a tenth of the time
     try:
-        return _Importer(proto, where, folder, input_shapes, keep_fused).run()
+        return Importer(proto, where, folder, input_shapes, keep_fused).run()
     except (InvalidInputError, UnsupportedError):
         raise
     except Exception:
@@ -79,7 +80,7 @@ def load_onnx(
             gc.enable()
 
 
-class _Importer:
+class Importer:
     """One import: frames of nodes on an explicit stack, so that depth costs no Python recursion."""
 
     def __init__(
@@ -100,16 +101,17 @@ class _Importer:
             (standard_domain(f.domain), f.name, getattr(f, "overload", "")): f for f in proto.functions
         }
         self.rules = NodeRules()
+        self.control = ControlFlow(self)
 
     def run(self) -> Model:
         graph = self.proto.graph
-        initializers = self._initializers(graph)
+        initializers = self.initializers(graph)
         inputs = [v for v in graph.input if v.name not in initializers]
         _check_unique([v.name for v in inputs], "input", self.where)
         _check_unique([v.name for v in graph.output], "output", self.where)
         types = input_types(inputs, self.where, self.input_shapes)
         nodes = order_nodes(graph.node, {v.name for v in inputs} | initializers.keys(), self.where)
-        self._check_supported(nodes)
+        self.check_supported(nodes)
         model = new_model(
             types.inputs,
             name=_model_name(graph.name, self.where),
@@ -123,13 +125,13 @@ class _Importer:
         self.builder = GraphBuilder(model)
         values: dict[str, SSAValue] = dict(zip((name for name, _ in types.inputs), model.block.args))
         frame = Frame(iter(nodes), self.opsets, values, initializers)
-        self._drain(frame)
+        self.drain(frame)
         outputs = [(v.name, self._output(frame, v)) for v in graph.output]
         return self.builder.finish(outputs)
 
     # -- before the import ------------------------------------------------------------------------
 
-    def _initializers(self, graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    def initializers(self, graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
         if graph.sparse_initializer:
             name = graph.sparse_initializer[0].values.name
             raise UnsupportedError(
@@ -145,7 +147,7 @@ class _Importer:
             result[tensor.name] = tensor
         return result
 
-    def _check_supported(
+    def check_supported(
         self, nodes: Iterable[tuple[int, NodeProto]], opsets: Mapping[str, int] | None = None
     ) -> None:
         """One error for all op types that can't be imported, those in called functions included."""
@@ -179,7 +181,7 @@ class _Importer:
 
     # -- the loop -----------------------------------------------------------------------------------
 
-    def _drain(self, first: Frame) -> None:
+    def drain(self, first: Frame) -> None:
         """Import all nodes of a frame, and of the frames that its nodes open."""
         stack = [first]
         while stack:
@@ -205,9 +207,9 @@ class _Importer:
         opset = self._opset(frame.opsets, domain, key in self.functions, location)
         how = support.way(domain, node.op_type, opset, self.functions, overload)
         try:
-            operands = [self._value(frame, name, where) for name in node.input]
+            operands = [self.value(frame, name, where) for name in node.input]
             attributes = resolved_attributes(node, frame)
-            if how in (Way.OP, Way.DIRECT, Way.DECOMPOSE, Way.HOST):
+            if how in (Way.OP, Way.DIRECT, Way.DECOMPOSE, Way.EXPAND, Way.HOST):
                 self.rules.check(node, operands, attributes, domain, opset, where)
             match how:
                 case Way.FUNCTION:
@@ -215,13 +217,23 @@ class _Importer:
                         frame, node, self.functions[key], key, operands, attributes, location, where
                     )
                 case Way.DIRECT if node.op_type == "If":
-                    return self._branch(frame, operands[0], attributes, node, location, where)
+                    taken = self.control.branch(frame, node, operands[0], attributes, location, where)
+                    if isinstance(taken, Frame):
+                        return taken
+                    results = list(taken)
+                case Way.DIRECT if node.op_type == "Loop":
+                    results = list(self.control.loop(frame, operands, attributes, location, where))
+                case Way.DIRECT if node.op_type == "Scan":
+                    results = list(self.control.scan(frame, operands, attributes, opset, location, where))
                 case Way.DIRECT:
                     results = [self._direct(node, operands, attributes, where)]
-                case Way.DECOMPOSE:
+                case Way.DECOMPOSE | Way.EXPAND:
                     schema = support.schema_of(domain, node.op_type, opset)
                     assert schema is not None
-                    body = support.function_body(schema, opset)
+                    if how is Way.EXPAND:
+                        body = self._recurrent(node, operands, attributes)
+                    else:
+                        body = support.function_body(schema, opset)
                     defaults = {
                         n: a.default_value for n, a in schema.attributes.items() if a.default_value.name
                     }
@@ -282,7 +294,7 @@ class _Importer:
 
     # -- values ---------------------------------------------------------------------------------------
 
-    def _value(self, frame: Frame, name: str, where: str) -> SSAValue | None:
+    def value(self, frame: Frame, name: str, where: str) -> SSAValue | None:
         """The value of a name, or None for an operand left out."""
         if not name:
             return None
@@ -307,7 +319,7 @@ class _Importer:
 
     def _output(self, frame: Frame, info: onnx.ValueInfoProto) -> SSAValue:
         where = f"{self.where}: output '{info.name}'"
-        value = self._value(frame, info.name, where)
+        value = self.value(frame, info.name, where)
         if value is None:
             raise InvalidInputError("an output has no name", where=self.where)
         if info.type.WhichOneof("value") is None:
@@ -403,6 +415,15 @@ class _Importer:
             frame.values[node.input[name]] = new
         return results[:count]
 
+    def _recurrent(
+        self, node: NodeProto, operands: Sequence[SSAValue | None], attributes: Mapping[str, AttributeProto]
+    ) -> FunctionProto:
+        """The function for an RNN, GRU or LSTM."""
+        assert operands[0] is not None
+        values = recurrent.plain_attributes(attributes)
+        dtype = tensor_type(operands[0]).dtype.numpy
+        return recurrent.function(node.op_type, [o is not None for o in operands], values, dtype)
+
     def _expansion(
         self,
         node: NodeProto,
@@ -428,10 +449,7 @@ class _Importer:
         location: str,
         where: str,
     ) -> list[SSAValue]:
-        resolved = NodeProto()
-        resolved.CopyFrom(node)
-        del resolved.attribute[:]
-        resolved.attribute.extend(attributes.values())
+        resolved = resolved_node(node, attributes)
         results = emit_foreign(self.builder, resolved, operands, opset, location, where)
         name = qualified(node.domain, node.op_type)
         self.builder.model.fallbacks.setdefault(name, []).append(location)
@@ -456,46 +474,6 @@ class _Importer:
         log.info("%s: %s", self.where, note)
         self.builder.model.notes.append(note)
         return results
-
-    def _branch(
-        self,
-        frame: Frame,
-        condition: SSAValue | None,
-        attributes: Mapping[str, AttributeProto],
-        node: NodeProto,
-        location: str,
-        where: str,
-    ) -> Frame:
-        """The branch of an If that a constant condition takes."""
-        known = None if condition is None else self.builder.known(condition)
-        if known is None or known.size != 1:
-            raise UnsupportedError(
-                "the condition is computed at run time, and only constant ones are supported",
-                where=where,
-                hint="export the model with fixed shapes or options, or give --input-shape",
-            )
-        taken = "then_branch" if known.reshape(-1)[0] else "else_branch"
-        graph = attributes[taken].g
-        initializers = self._initializers(graph)
-        visible = set(initializers)
-        scope: Frame | None = frame
-        while scope is not None:
-            visible |= scope.values.keys() | scope.initializers.keys() | scope.lacking.keys()
-            scope = scope.parent
-        nodes = order_nodes(graph.node, visible, where)
-        self._check_supported(nodes, frame.opsets)
-        inner = Frame(
-            iter(nodes),
-            frame.opsets,
-            {},
-            initializers,
-            parent=frame,
-            attributes=frame.attributes,
-            prefix=f"{location}/",
-            calls=frame.calls,
-        )
-        inner.done = lambda: self._return(inner, [v.name for v in graph.output], frame, node, where)
-        return inner
 
     def _call(
         self,
@@ -538,7 +516,7 @@ class _Importer:
             self._fused(frame, node, body, operands, enter, where)
             return None
         inner = enter(operands)
-        inner.done = lambda: self._return(inner, body.output, frame, node, where)
+        inner.done = lambda: self.hand_over(inner, body.output, frame, node, where)
         return inner
 
     def _fused(
@@ -553,8 +531,8 @@ class _Importer:
         def fill(args: Sequence[SSAValue]) -> list[SSAValue]:
             inner = enter(args)
             inner.prefix, inner.labels = "", members
-            self._drain(inner)
-            values = [self._value(inner, name, where) for name in body.output]
+            self.drain(inner)
+            values = [self.value(inner, name, where) for name in body.output]
             return [v for v in values if v is not None]
 
         kind = next((p.value for p in body.metadata_props if p.key == KIND_KEY), "fused")
@@ -564,9 +542,10 @@ class _Importer:
         results = self.builder.fused(kind, node.name or body.name, given, fill)
         self._bind(frame, node, results, where)
 
-    def _return(self, inner: Frame, names: Iterable[str], outer: Frame, node: NodeProto, where: str) -> None:
-        """Hand the results of a function or branch to the node that stands for it."""
-        values = [self._value(inner, name, where) for name in names]
+    def hand_over(self, inner: Frame, names: Iterable[str], outer: Frame, node: NodeProto, where: str) -> None:
+        """Give the results of a function or branch to the node that stands for it."""
+        wanted = zip(names, node.output)
+        values = [self.value(inner, name, where) if used else None for name, used in wanted]
         self._bind(outer, node, values, where)
 
 

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import AttributeProto, NodeProto
+from onnx import AttributeProto, GraphProto, NodeProto
 from onnx.defs import OpSchema
 
 from gaf.errors import InvalidInputError
 from gaf.frontend.onnx.support import schema_of
+
+_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 
 def order_nodes(nodes: Iterable[NodeProto], defined: set[str], where: str) -> list[tuple[int, NodeProto]]:
@@ -42,8 +44,8 @@ def order_nodes(nodes: Iterable[NodeProto], defined: set[str], where: str) -> li
     ready = set(defined)
     in_order = True
     for index, node in numbered:
-        for name in node.input:
-            if name and name not in ready:
+        for name in names_read(node):
+            if name not in ready:
                 if name not in producer:
                     raise InvalidInputError(
                         f"the value '{name}' is used but not defined",
@@ -62,7 +64,7 @@ def _sorted(
     users: dict[int, list[int]] = {}
     waiting: dict[int, int] = {}
     for index, node in numbered:
-        needs = {producer[name] for name in node.input if name in producer}
+        needs = {producer[name] for name in names_read(node) if name in producer}
         waiting[index] = len(needs)
         for need in needs:
             users.setdefault(need, []).append(index)
@@ -93,8 +95,25 @@ def _cycle(numbered: list[tuple[int, NodeProto]], producer: Mapping[str, int], s
     while current not in place:
         place[current] = len(path)
         path.append(current)
-        current = next(producer[n] for n in numbered[current][1].input if producer.get(n) in stuck)
+        current = next(producer[n] for n in names_read(numbered[current][1]) if producer.get(n) in stuck)
     return [*reversed(path[place[current] :]), path[-1]]
+
+
+def names_read(node: NodeProto) -> list[str]:
+    """The values that a node needs: its inputs, and what its subgraphs take from outside."""
+    names = [name for name in node.input if name]
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs) if attribute.type in _GRAPHS else ():
+            names += free_names(graph)
+    return names
+
+
+def free_names(graph: GraphProto) -> list[str]:
+    """The names that a subgraph uses and doesn't define."""
+    defined = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    defined |= {name for node in graph.node for name in node.output}
+    used = [name for node in graph.node for name in names_read(node)] + [v.name for v in graph.output]
+    return list(dict.fromkeys(name for name in used if name and name not in defined))
 
 
 def node_label(node: NodeProto, index: int) -> str:

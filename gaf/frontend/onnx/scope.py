@@ -250,7 +250,7 @@ def _attribute(name: str, value: Any, op_type: str) -> AttributeProto:
             if not value:
                 return helper.make_attribute(name, [], attr_type=AttributeProto.INTS)
             return helper.make_attribute(name, [v.item() if isinstance(v, np.generic) else v for v in value])
-        case int() | float() | str() | onnx.TensorProto():
+        case int() | float() | str() | onnx.TensorProto() | onnx.GraphProto():
             return helper.make_attribute(name, value)
     raise InternalError(f"attribute '{name}' of {op_type} is a {type(value).__name__}: no ONNX form")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import Enum
@@ -16,9 +16,10 @@ from onnx import defs
 from gaf.dialects.graph import registry
 from gaf.errors import UnsupportedError
 from gaf.frontend import custom
+from gaf.frontend.onnx.recurrent import GATES
 
-CONTROL_FLOW = frozenset({"Loop", "Scan", "SequenceMap"})
-DIRECT = frozenset({"Constant", "Identity", "If"})  # the importer itself handles these
+CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
+DIRECT = frozenset({"Constant", "Identity"}) | CONTROL_FLOW  # the importer itself handles these
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"}
 )
@@ -32,6 +33,7 @@ class Way(Enum):
     FUNCTION = "by inlining the model's function"
     CUSTOM = "as a custom op that was registered for it"
     DECOMPOSE = "by inlining the function that ONNX defines for the op"
+    EXPAND = "by inlining a function of gaf for a recurrent layer"
     HOST = "as graph.foreign, on the host"
 
 
@@ -73,14 +75,14 @@ def _way(domain: str, op_type: str, opset: int) -> Way | None:
         return Way.DIRECT
     if registry.by_onnx(domain, op_type) is not None:
         return Way.OP
-    if op_type in CONTROL_FLOW:
-        return None
     schema = schema_of(domain, op_type, opset)
+    if schema is not None and not domain and op_type in GATES:
+        return Way.EXPAND
     if (
         schema is not None
         and schema.has_function
         and _tensors_only(schema)
-        and _is_decomposable(schema, opset)
+        and _has_every_op(function_body(schema, opset), opset)
     ):
         return Way.DECOMPOSE
     return Way.HOST if runs_on_host(domain, op_type, opset) else None
@@ -104,25 +106,24 @@ def _tensors_only(schema: defs.OpSchema) -> bool:
 
 def function_body(schema: defs.OpSchema, opset: int) -> onnx.FunctionProto:
     """The function that ONNX defines for an op, in the form for `opset`."""
-    data = schema.get_function_with_opset_version(_function_version(schema, opset))
+    data = schema.get_function_with_opset_version(_function_version(schema.function_opset_versions, opset))
     return data if isinstance(data, onnx.FunctionProto) else onnx.FunctionProto.FromString(data)
 
 
-def _function_version(schema: defs.OpSchema, opset: int) -> int:
-    """The newest version of the function that ops of `opset` may use, else the oldest there is."""
-    versions = sorted(schema.function_opset_versions)
-    return max((v for v in versions if v <= opset), default=versions[0])
+def _function_version(versions: Iterable[int], opset: int) -> int:
+    """The newest version of a function that ops of `opset` may use, else the oldest there is."""
+    ordered = sorted(versions)
+    return max((v for v in ordered if v <= opset), default=ordered[0])
 
 
-def _is_decomposable(schema: defs.OpSchema, opset: int) -> bool:
+def _has_every_op(body: onnx.FunctionProto, opset: int) -> bool:
     """True if gaf has every op of the function."""
-    body = function_body(schema, opset)
     versions = {standard_domain(o.domain): o.version for o in body.opset_import}
     for node in body.node:
         found = _way(
             standard_domain(node.domain), node.op_type, versions.get(standard_domain(node.domain), opset)
         )
-        if found not in (Way.OP, Way.DIRECT) or node.op_type == "If":
+        if found not in (Way.OP, Way.DIRECT, Way.DECOMPOSE, Way.EXPAND) or node.op_type == "If":
             return False
     return True
 
@@ -177,8 +178,6 @@ class Unsupported:
 def _line(domain: str, op_type: str, names: list[str]) -> str:
     shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
     line = f"  {qualified(domain, op_type)} x{len(names)}: {shown}"
-    if not domain and op_type in CONTROL_FLOW:
-        return line + " (control flow: unroll it when exporting, or export that part apart)"
     if not domain and any(t in op_type for t in ("Sequence", "Optional", "String")):
         return line + " (only tensors of numbers are supported)"
     close = get_close_matches(op_type, supported_names(domain), n=1, cutoff=0.6)

@@ -17,6 +17,7 @@ from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.meaning import Meaning
 from gaf.dialects.graph.model import WeightStore, weights_of
 from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.graph.ops.control import ControlOp
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, ConstantOp, WeightOp, constant
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
@@ -53,7 +54,7 @@ class FoldConstantsPass(ModulePass):
             for region in func.regions:
                 for block in region.blocks:
                     # weights belong to the model's functions; the inside of a kernel gets inline constants
-                    fold = _Fold(store, self.max_bytes, use_store=isinstance(func, FuncOp))
+                    fold = _Fold(store, self.max_bytes, use_store=isinstance(func, FuncOp | ControlOp))
                     fold.run(block)
                     dropped |= fold.dropped
         if dropped:

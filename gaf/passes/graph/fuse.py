@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
 from gaf.config import FusionConfig
+from gaf.dialects.graph.ops.control import all_blocks
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, YieldOp
 from gaf.fusion.refit import Failure
 from gaf.fusion.search import FusionPlan, Group, check_acyclic, plan_fusion
@@ -37,7 +38,8 @@ class FusePass(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for func in op.body.block.ops:
             if isinstance(func, FuncOp):
-                fuse_block(func.body.block, autofuse=self.autofuse, max_depth=self.max_depth, strict=self.strict)
+                for block in all_blocks(func.body.block):
+                    fuse_block(block, autofuse=self.autofuse, max_depth=self.max_depth, strict=self.strict)
 
 
 def fuse_block(

@@ -5,6 +5,7 @@ FAMILIES = (
     "structure",
     "foreign",
     "custom",
+    "control",
     "unary",
     "activation",
     "binary",
