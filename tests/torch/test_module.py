@@ -71,7 +71,7 @@ def test_transformer_encoder_layer() -> None:
     assert not module.fallbacks_taken and not module.fused.fallbacks
 
 
-def test_convolutions_run_on_the_host() -> None:
+def test_convolutions_run_as_kernels() -> None:
     torch.manual_seed(3)
     net = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1),
@@ -86,7 +86,7 @@ def test_convolutions_run_on_the_host() -> None:
     with torch.no_grad():
         assert_close(module(x), in_float64(net, x))
     assert not module.fallbacks_taken
-    assert module.fused.kernels and len(module.fused.fallbacks) == 2  # conv, max_pool
+    assert module.fused.kernels and not module.fused.fallbacks
 
 
 @pytest.mark.slow

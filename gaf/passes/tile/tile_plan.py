@@ -193,7 +193,7 @@ class _Binder:
         """As many lanes as fit beside a few rows, in equal tiles, and no more than leave work for every core."""
         use = self.uses[name][0]
         extent = self.kernel.extents[use.axis]
-        widest = minimum(self._widest(name, later), extent)
+        widest = self._named(f"{name}_widest", minimum(self._widest(name, later), extent))
         grid = self._grid_of(use)
         if grid is None:
             return self._even(extent, widest) if use.whole else widest
@@ -206,7 +206,7 @@ class _Binder:
         cores = self._cores_of(grid)
         pieces = cores * (1 if self.row_axes else TILES)
         wanted = minimum(widest, maximum(fewest, _share(extent, others, pieces)))
-        lanes = _balanced(extent, wanted, others, cores, GRANULE, self._large(name))
+        lanes = self._balanced(name, extent, wanted, others, cores, GRANULE, self._large(name))
         return minimum(widest, maximum(fewest, round_up(lanes, GRANULE)))
 
     def _even(self, extent: Expr, most: Expr) -> Expr:
@@ -248,6 +248,26 @@ class _Binder:
             return fit
         self.params.append((f"{name}_fit", fit))
         return sym(f"{name}_fit")
+
+    def _named(self, name: str, value: Expr) -> Expr:
+        """A value as a parameter of its own, so that the expressions that use it stay readable."""
+        if value.as_int() is not None or value.as_name() is not None:
+            return value
+        self.params.append((name, value))
+        return sym(name)
+
+    def _balanced(
+        self, name: str, extent: Expr, most: Expr, others: Expr, cores: int, start: int, large: int
+    ) -> Expr:
+        """The size of tiles, at most `most`, of which every core gets the same number, if that can be."""
+        sizes = (extent.as_int(), most.as_int(), others.as_int())
+        if None not in sizes:
+            n, limit, count = (s or 0 for s in sizes)
+            return const(_best_size(n, limit, count, cores, start, large))
+        most = self._named(f"{name}_most", most)
+        others = self._named(f"{name}_others", others)
+        rounds = self._named(f"{name}_rounds", ceildiv(ceildiv(extent, most) * others, cores))
+        return ceildiv(extent, maximum(1, rounds * cores // others))
 
     def _grid_of(self, use: _Use) -> GridOp | None:
         if not use.in_grid:
@@ -293,8 +313,9 @@ class _Binder:
             start = 2 * (fewest.as_int() or 1)
             if self.plan.transposes:  # whole groups: what is loaded has the rows as lanes
                 fit, wanted = maximum(BLOCKS, fit // BLOCKS * BLOCKS), maximum(GRANULE, wanted)
-                return round_up(_balanced(extent, minimum(fit, wanted), others, cores, BLOCKS, 1), BLOCKS)
-            return _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start, self._large(name))
+                return round_up(self._balanced(name, extent, minimum(fit, wanted), others, cores, BLOCKS, 1), BLOCKS)
+            most = maximum(1, minimum(fit, wanted))
+            return self._balanced(name, extent, most, others, cores, start, self._large(name))
         if cube is not None and use.axis == cube.rows:
             rows, whole = cube.size[0], maximum(minimum(fit, ROWS), fit // ROWS * ROWS)
             return maximum(1, minimum(whole, ceildiv(rows, 2) if cube.grid.sub == use.axis else rows))
@@ -321,7 +342,7 @@ class _Binder:
         n, count, most, want, lanes = (k if k is not None else -1 for k in known)
         if None in known or most >= large or want < large:
             start = 2 * (fewest.as_int() or 1)
-            rows = _balanced(extent, maximum(1, minimum(fit, wanted)), others, cores, start, large)
+            rows = self._balanced(inner, extent, maximum(1, minimum(fit, wanted)), others, cores, start, large)
             self.params += [(inner, rows), (outer, sym(inner))]
             return
         calls = sum(leaf.recipe is not None for leaf in self.plan.leaves.values())
@@ -363,23 +384,19 @@ def _share(extent: Expr, others: Expr, tiles: int) -> Expr:
     return maximum(1, ceildiv(extent * others, tiles))
 
 
-def _balanced(extent: Expr, most: Expr, others: Expr, cores: int, start: int, large: int) -> Expr:
-    """The size of tiles, at most `most`, of which every core gets the same number, if that can be.
+def _best_size(n: int, limit: int, count: int, cores: int, start: int, large: int) -> int:
+    """The size of tiles of an axis of `n`, at most `limit`, that leaves the busiest core the least work.
 
-    Where all sizes are known, that which leaves the busiest core the least work; a tile costs `start` beside its
-    size, and more if it is smaller than `large`.
+    There are `count` windows of the other axes. A tile costs `start` beside its size, and more if it is smaller than
+    `large`.
     """
-    n, limit, count = extent.as_int(), most.as_int(), others.as_int()
-    if n is None or limit is None or count is None:
-        rounds = ceildiv(ceildiv(extent, most) * others, cores)
-        return ceildiv(extent, maximum(1, rounds * cores // others))
     fewest = -(-n // limit)
 
     def busiest(tiles: int) -> float:
         size = -(-n // tiles)
         return -(-tiles * count // cores) * (size * (1.0 if size >= large else SLOW_COPIES) + start)
 
-    return const(-(-n // min(range(fewest, min(n, fewest + 4 * cores) + 1), key=busiest)))
+    return -(-n // min(range(fewest, min(n, fewest + 4 * cores) + 1), key=busiest))
 
 
 # -- bounds -----------------------------------------------------------------------------------------

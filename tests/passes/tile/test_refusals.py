@@ -22,7 +22,7 @@ BODIES = [
     ("strided lanes", "%t = tile.load %x[k, m] where [k in 0 to 3] else 0 : !tile.t<[m, k], f32>\n"
      "tile.store %t, %y[m, k]", "the load of 'x': the lane axis 'k' has a stride of K elements"),
     ("strided column", "%t = tile.load %x[m, 0] : !tile.t<[m], f32>\ntile.store %t, %s[m]", "'m' has a stride of K"),
-    ("not linear", "%t = tile.load %x[m, k floordiv 2] : !tile.t<[m, k], f32>\ntile.store %t, %y[m, k]",
+    ("not linear", "%t = tile.load %x[m, k * k] : !tile.t<[m, k], f32>\ntile.store %t, %y[m, k]",
      "isn't linear in 'k'"),
     ("guarded lanes", f"{LOAD}tile.store %t, %y[m, k] where [k in 0 to 3]", "a store guarded along 'k'"),
     ("scatter", f"{LOAD}tile.store %t, %y[read ids[m], k]", "a scatter has no lowering yet"),

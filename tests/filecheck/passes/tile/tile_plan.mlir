@@ -1,12 +1,12 @@
 // RUN: gaf-opt %s --split-input-file -p tile-plan | filecheck %s
 // RUN: gaf-opt %s --split-input-file -p 'tile-plan{target="ascend910b1"}' | filecheck %s --check-prefix=B1
 
-// Whole rows on chip: as many rows as fit UB, in eights, and no more than give each of the 40 vector cores some.
+// Whole rows on chip: as many rows as fit UB and leave each of the 40 vector cores some, in equal rounds.
 // CHECK-LABEL: @softmax
-// CHECK-SAME: params [tm_fit = (187908 floordiv (((K + 7) floordiv 8) * 160 + 292)), tm = max(1, min((M + 39) floordiv 40, max((tm_fit floordiv 8) * 8, min(8, tm_fit))))]
-// CHECK-SAME: guards [-((K + 7) floordiv 8) * 160 + 187616]
+// CHECK-SAME: params [tm_fit = (187908 floordiv {{.*}}K{{.*}}), tm_most = max(1, min(tm_fit, {{.*}}(M + 39) floordiv 40{{.*}})), tm_rounds = ((M - 1) floordiv (tm_most * 40)) + 1, tm = ((M - 1) floordiv (max(1, tm_rounds * 40))) + 1]
+// CHECK-SAME: guards [-((K + 7) floordiv 8) * 160 {{.*}} + 187872]
 // B1-LABEL: @softmax
-// B1-SAME: min((M + 47) floordiv 48,
+// B1-SAME: (M + 47) floordiv 48
 tile.kernel @softmax(%x: !tile.gm<[M, K], f32>, %y: !tile.gm<[M, K], f32, out>) symbols [M, K] axes [m = M, k = K] params [tm = M] {
   tile.grid [m step tm] {
     %t = tile.load %x[m, k] : !tile.t<[m, k], f32>
@@ -23,7 +23,7 @@ tile.kernel @softmax(%x: !tile.gm<[M, K], f32>, %y: !tile.gm<[M, K], f32, out>) 
 
 // Lanes are bound before rows, whose number depends on them.
 // CHECK-LABEL: @scale
-// CHECK-SAME: params [tn = min(max(256, ((((M * N + 39) floordiv 40) + 63) floordiv 64) * 64), min(1024, N)), tm_fit = {{.*}}tn{{.*}}, tm = max(1, min(
+// CHECK-SAME: params [tn_fit = {{.*}}, tn_widest = min(N, {{.*}}tn_fit{{.*}}), tn = min(max(256, ((((M * N + 39) floordiv 40) + 63) floordiv 64) * 64), {{.*}}tn_widest{{.*}}), tm_fit = {{.*}}tn{{.*}}, tm_most = max(1, min(tm_fit
 tile.kernel @scale(%x: !tile.gm<[M, N], f32>, %y: !tile.gm<[M, N], f32, out>) symbols [M, N] axes [m = M, n = N] params [tm = M, tn = N] {
   tile.grid [m step tm, n step tn] {
     %t = tile.load %x[m, n] : !tile.t<[m, n], f32>
@@ -37,7 +37,7 @@ tile.kernel @scale(%x: !tile.gm<[M, N], f32>, %y: !tile.gm<[M, N], f32, out>) sy
 
 // Blocks of a matmul: fewer rows when there are few of them. Rows of the epilogue: at most one core's half.
 // CHECK-LABEL: @linear
-// CHECK-SAME: params [bn = 128, bm = min(128, max(16, {{.*}}bn{{.*}} + 15) floordiv 16) * 16)), tm_fit = {{.*}}bn{{.*}}, tm = max(1, min((bm + 1) floordiv 2,
+// CHECK-SAME: params [bn = 128, bm = min(128, max(16, {{.*}}bn{{.*}} * 16 + 16)), tm_fit = {{.*}}bn{{.*}}, tm = max(1, min((bm + 1) floordiv 2,
 tile.kernel @linear(%a: !tile.gm<[M, K], f16>, %w: !tile.gm<[K, N], f16>, %y: !tile.gm<[M, N], f16, out>) symbols [M, N, K] axes [m = M, n = N, k = K] params [bm = 128, bn = 128, tm = M] {
   tile.grid [m step bm, n step bn] sub m {
     %al = tile.load %a[m, k] : !tile.t<[m, k], f16, l1>
