@@ -185,7 +185,7 @@ def _generate(
     known = KnownKernels()
     for turn in itertools.count():
         with _timed(seconds, "lower to tile"):
-            lower_module(work.module, strict=config.strict, known=known)
+            refused = lower_module(work.module, strict=config.strict, known=known)
         for op in [op for op in work.module.body.block.ops if isinstance(op, TileKernelOp)]:
             op.detach()
             name = op.sym_name.data
@@ -197,7 +197,7 @@ def _generate(
         for fused in _fused_ops(work):
             names = kernel_names(fused)
             if not any(n in kernels for n in names):
-                reason = "; ".join(dict.fromkeys(failed.get(n, "no kernel") for n in names))
+                reason = refused.get(fused) or "; ".join(dict.fromkeys(failed.get(n, "no kernel") for n in names))
                 failures.append(Failure(_dissolve(fused, reason), reason))
         if not failures:
             used = {n for op in _fused_ops(work) for n in kernel_names(op)}

@@ -56,6 +56,10 @@ class Group:
     label: str | None = None
     rule: str | None = None
 
+    def take(self, other: Group) -> None:
+        """The ops of another form of this group, with its legality and cost."""
+        self.ops, self.legal, self.cost, self.best_us = other.ops, other.legal, other.cost, other.best_us
+
     @property
     def schedules(self) -> list[Schedule]:
         return self.legal.schedules if self.legal is not None else []

@@ -320,8 +320,17 @@ class Search(UnitOrder):
                 reason = reason or str(error)
                 continue
             self.folded.difference_update(cut)
+            self.seed_again({c for v in cut for c in self.graph.consumers(v)} - {number})
             return
         self.host[number] = reason
+
+    def seed_again(self, numbers: Iterable[int]) -> None:
+        """Ops whose groups were made when more views were folded: what they read has changed. Ends, because every
+        cut leaves fewer views to fold.
+        """
+        for i in sorted(numbers):
+            if self.group_of.pop(i, None) is not None:
+                self.seed(i)
 
     def cuts(self, number: int) -> Iterator[set[int]]:
         """Views below `number` to store instead of fold: one (nearest the producer first), then all."""
@@ -357,7 +366,7 @@ class Search(UnitOrder):
 
     def absorb_views(self, copies: set[int]) -> None:
         """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the
-        host. `copies` of inputs that have no kernel stay views for the host.
+        host. `copies` of inputs that have no kernel stay views, which the host applies.
         """
         for view in sorted(self.graph.views - self.folded):
             if view in self.host:
@@ -370,21 +379,28 @@ class Search(UnitOrder):
                 except NotFusible:
                     pass
                 else:
-                    group.ops, group.legal, group.cost, group.best_us = (
-                        wider.ops,
-                        wider.legal,
-                        wider.cost,
-                        wider.best_us,
-                    )
+                    group.take(wider)
                     self.group_of[view] = group
                     continue
             try:
                 self.group_of[view] = self.build([view])
             except NotFusible as error:
-                if view in copies:
-                    self.folded.add(view)
-                else:
+                if view not in copies:
                     self.host[view] = str(error)
+                else:
+                    self.fold_again(view)
+
+    def fold_again(self, view: int) -> None:
+        """Let the kernels that read a view read through it after all, unless one of them has no form then."""
+        self.folded.add(view)
+        readers = {id(g): g for c in self.graph.consumers(view) if (g := self.group_of.get(c)) is not None}
+        try:
+            rebuilt = [(group, self.build(group.ops)) for group in readers.values()]
+        except NotFusible:
+            self.folded.discard(view)
+            return
+        for group, through in rebuilt:
+            group.take(through)
 
     def only_source(self, view: int) -> int | None:
         """The single producer of a stored view, if nothing else reads what lies between."""

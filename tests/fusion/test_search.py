@@ -15,10 +15,16 @@ from gaf.config import FusionConfig
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.binary import AddOp
 from gaf.dialects.graph.ops.custom import CustomOp
+from gaf.dialects.graph.ops.reduce import ReduceSumOp
+from gaf.dialects.graph.ops.shape import TransposeOp
+from gaf.dialects.graph.ops.slice import SliceOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
+from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
 from gaf.fusion import names
+from gaf.fusion.region import NotFusible
 from gaf.fusion.search import FusionPlan, check_acyclic
+from gaf.passes.graph import lower_graph
 from tests.fusion.helpers import Net, members, plan
 from tests.graphs import graphs, random_graph
 
@@ -170,3 +176,40 @@ def test_fused_models_carry_the_search() -> None:
     assert fused.search is not None and fused.search.kernels == 2 == len(fused.fused_ops)
     assert [str(c.subgraph) for c in fused.candidates] == ["Softmax + Tanh"] * 2
     assert all(op.shape == (64, 32) for c in fused.candidates for op in c.subgraph)
+
+
+@pytest.mark.parametrize("step", [-1, 1], ids=["flipped", "transposed"])
+def test_a_view_of_an_input_that_is_an_output_too(step: int) -> None:
+    """Lanes can't run backwards: the flipped input is stored, and its readers have kernels that read that."""
+    net = Net(x=[20, 20], y=[20, 20])
+    if step < 0:
+        view = net.op(SliceOp, net["x"], starts=[0, 19], sizes=[20, 20], steps=[1, -1])
+    else:
+        view = net.op(TransposeOp, net["x"], perm=(1, 0))
+    rows = net.op(ReduceSumOp, net["y"], axes=(1,), keepdims=False)
+    out = net.op(AddOp, view, net.op(AddOp, rows, net["y"]))
+    fused = gaf.fuse(net.finish(out, view))
+    assert fused.kernels and not fused.host_ops
+    fused.verify(engine="interpreter").raise_if_failed()
+
+
+def test_a_group_that_does_not_lower_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = lower_graph.fused_kernel
+
+    def small(fused: FusedOp, strict: bool = False) -> object:
+        if sum(names.computes(op) for op in fused.members) > 2:
+            raise NotFusible("three are too many")
+        return lowered(fused, strict)
+
+    net = Net(x=[8, 40])
+    y = net["x"]
+    for kind in (ExpOp, TanhOp, ExpOp, TanhOp, ExpOp):
+        y = net.op(kind, y)
+    model = net.finish(y)
+    assert len(gaf.fuse(model).kernels) == 1
+    monkeypatch.setattr(lower_graph, "fused_kernel", small)
+    fused = gaf.fuse(model)
+    assert all(sum(names.computes(op) for op in f.members) <= 2 for f in fused.fused_ops)
+    assert not fused.host_ops
+    assert any(d.reason == "three are too many" for d in fused.decisions)
+    fused.verify(engine="interpreter").raise_if_failed()

@@ -14,7 +14,7 @@ from xdsl.passes import ModulePass
 
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.ops.structure import FusedOp
-from gaf.errors import InternalError
+from gaf.errors import UnsupportedError
 from gaf.fusion.bounds import Bounds
 from gaf.fusion.region import NotFusible, Region
 from gaf.fusion.schedule import Schedule
@@ -37,7 +37,8 @@ class LowerGraphPass(ModulePass):
     strict: bool = option(False, "round fp16 and bf16 after every op, as the unfused model does")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        lower_module(op, strict=self.strict)
+        for fused, reason in lower_module(op, strict=self.strict).items():
+            raise UnsupportedError(f"graph.fused @{fused.label.data} is not one kernel: {reason}")
 
 
 @dataclass
@@ -48,22 +49,32 @@ class KnownKernels:
     names: set[str] = field(default_factory=set)
 
 
-def lower_module(module: ModuleOp, *, strict: bool = False, known: KnownKernels | None = None) -> None:
+def lower_module(module: ModuleOp, *, strict: bool = False, known: KnownKernels | None = None) -> dict[FusedOp, str]:
     """Append the tile kernels of all fused ops to the module, except those that are `known`.
+
+    Returns the fused ops that aren't one kernel, each with the reason.
 
     Each fused op gets the attributes `kernels` (variants, the first whose guard holds is launched) and
     `kernel_args` (the operands that the kernel takes, in order).
     """
     known = known or KnownKernels()
+    refused: dict[FusedOp, str] = {}
     for fused in [op for op in module.walk() if isinstance(op, FusedOp)]:
         key = structural_key(fused)
         if key not in known.by_key:
-            names, args = _lower(module, fused, _unique(fused.label.data, known.names), strict)
+            try:
+                region, schedules = fused_kernel(fused, strict)
+            except NotFusible as error:
+                refused[fused] = str(error)
+                continue
+            name = _unique(fused.label.data, known.names)
+            names, args = _lower(module, fused, region, schedules, name)
             known.by_key[key] = (
                 ArrayAttr([StringAttr(n) for n in names]),
                 DenseArrayBase.from_list(i64, args),
             )
         fused.attributes[KERNELS], fused.attributes[ARGS] = known.by_key[key]
+    return refused
 
 
 def fused_kernel(fused: FusedOp, strict: bool = False) -> tuple[Region, list[Schedule]]:
@@ -77,11 +88,9 @@ def fused_work(fused: FusedOp, strict: bool, env: Sizes) -> Work:
     return region_work(region, schedules[0], env)
 
 
-def _lower(module: ModuleOp, fused: FusedOp, name: str, strict: bool) -> tuple[list[str], list[int]]:
-    try:
-        region, schedules = fused_kernel(fused, strict)
-    except NotFusible as error:
-        raise InternalError(f"graph.fused @{fused.label.data} is not one kernel: {error}") from None
+def _lower(
+    module: ModuleOp, fused: FusedOp, region: Region, schedules: Sequence[Schedule], name: str
+) -> tuple[list[str], list[int]]:
     members = [location_name(op) or op.name for op in fused.members if op.name != "graph.constant"]
     names: list[str] = []
     for i, schedule in enumerate(schedules):
