@@ -26,9 +26,11 @@ COMMANDS = {
     "compare": "what became better or worse between two report.json; exit code 1 for a regression",
     "twin": "build and run hand-written Ascend C programs on the CPU",
     "check": "type-check generated kernels against the headers of a CANN toolkit",
+    "fmt": "lay .gaf files out anew; with --check exit code 1 if one would change",
+    "new-op": "write the files that a custom operator of your own begins with",
     "doctor": "what is installed, what is missing, what to do",
 }
-"""Subcommands; each is the module of this name in `gaf.tools.cli`."""
+"""Subcommands; each is the module of this name in `gaf.tools.cli`, with _ for -."""
 
 EXIT_CODES = """\
 exit codes:
@@ -52,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gaf {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     for name, summary in COMMANDS.items():
-        module = importlib.import_module(f"gaf.tools.cli.{name}")
+        module = importlib.import_module(f"gaf.tools.cli.{name.replace('-', '_')}")
         sub = commands.add_parser(
             name,
             help=summary,

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gaf.errors import EXIT_OK, GafError, InvalidInputError
+from gaf.errors import EXIT_MISMATCH, EXIT_OK, GafError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -49,26 +48,11 @@ def _check(path: Path, show: bool) -> int:
 
 
 def _format(path: Path, check: bool) -> int:
-    from gaf.frontend.language.format import format_source
+    from gaf.frontend.language.format import format_path
 
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise InvalidInputError(f"can't read the file: {reason}", where=str(path)) from None
-    new = format_source(text, str(path))
-    if new == text:
-        return EXIT_OK
-    if check:
+    if format_path(path, write=not check) and check:
         print(f"{path}: would be laid out anew", file=sys.stderr)
-        return 1
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(new, "utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InvalidInputError(f"can't write: {error.strerror}", where=str(path)) from None
+        return EXIT_MISMATCH
     return EXIT_OK
 
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from gaf.errors import InvalidInputError
 from gaf.frontend.language import syntax as s
 
 WIDTH = 100
@@ -27,6 +30,31 @@ def format_source(text: str, name: str = "text") -> str:
     )  # lark takes 70 ms to import, and messages need this module
 
     return format_file(parse(text, name))
+
+
+def format_path(path: Path, write: bool) -> bool:
+    """Whether a file isn't in the standard layout; with `write` it then is replaced by its text in that layout.
+
+    Raises LanguageError if it can't be parsed, InvalidInputError if it can't be read or written.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise InvalidInputError(f"can't read the file: {reason}", where=str(path)) from None
+    new = format_source(text, str(path))
+    if new == text or not write:
+        return new != text
+    target = path.resolve()  # a link stays a link
+    part = target.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(new, "utf-8", newline="")
+        part.chmod(target.stat().st_mode)
+        os.replace(part, target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InvalidInputError(f"can't write: {error.strerror}", where=str(path)) from None
+    return True
 
 
 def format_file(file: s.File) -> str:
