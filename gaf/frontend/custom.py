@@ -11,10 +11,12 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,6 @@ from gaf.frontend.language.lowering import Lowering, OpEntry, Scope, literal, sc
 from gaf.frontend.language.signature import Bindings, bind, is_scalar, resolve
 
 _registry: dict[str, CustomOp] = {}
-_loaded: dict[Path, list[str]] = {}
 
 
 @dataclass(frozen=True)
@@ -336,7 +337,7 @@ def unregister_custom_op(name: str) -> None:
 @contextmanager
 def custom_ops() -> Iterator[None]:
     """What is registered inside of the `with` block is forgotten at its end."""
-    before, loaded = dict(_registry), dict(_loaded)
+    before = dict(_registry)
     try:
         yield
     finally:
@@ -346,36 +347,89 @@ def custom_ops() -> Iterator[None]:
             _registry[name] = op
             if op.opaque:
                 set_reference(name, op.function)
-        _loaded.clear()
-        _loaded.update(loaded)
 
 
 def load_custom_ops(path: str | os.PathLike[str]) -> list[CustomOp]:
-    """Registers the ops of a `.gaf` file, under its name: `ops.gaf` gives `ops::gate`, ....
+    """Registers the ops of a `.gaf` file, under its name: `ops.gaf` gives `ops::gate`, ...; or runs a `.py` file,
+    whose ops register themselves. Returns the ops that are new.
 
-    Their `as onnx "..."` and `as torch "..."` lines bind them to other frameworks.
+    `as onnx "..."` and `as torch "..."` lines bind ops of a `.gaf` file to other frameworks. A `.py` file is a
+    program of the caller's: whatever it does happens. A file with an error registers nothing.
+    Raises InvalidInputError (LanguageError for a `.gaf` file).
     """
+    file = Path(path)
+    if file.suffix.lower() not in (".gaf", ".py"):
+        raise InvalidInputError(
+            "the file's ending says how operators are defined",
+            where=str(path),
+            expected=".gaf or .py",
+            got=file.suffix or "no ending",
+        )
+    before = dict(_registry)
+    try:
+        if file.suffix.lower() == ".py":
+            _run_file(file)
+        else:
+            _register_program(file)
+    except BaseException:
+        for name in [n for n in _registry if n not in before]:
+            unregister_custom_op(name)
+        raise
+    return [op for name, op in _registry.items() if name not in before]
+
+
+def _register_program(path: Path) -> None:
     from gaf.frontend.language.program import load_program
 
     program = load_program(path)
-    stem = Path(path).stem.replace("-", "_")
-    found: list[CustomOp] = []
+    stem = path.stem.replace("-", "_")
     for op_name in program.own_ops():
         entry = program.ops[op_name]
         names = {
             kind: tuple(b.name for b in entry.node.bindings if b.framework == kind)
             for kind in ("onnx", "torch")
         }
-        op = CustomOp(
-            f"{stem}::{op_name}",
-            entry.node,
-            entry.source,
-            onnx=names["onnx"],
-            torch=names["torch"],
-            entry=entry,
+        _register(
+            CustomOp(
+                f"{stem}::{op_name}",
+                entry.node,
+                entry.source,
+                onnx=names["onnx"],
+                torch=names["torch"],
+                entry=entry,
+            )
         )
-        found.append(_register(op))
-    return found
+
+
+def _run_file(path: Path) -> None:
+    """Runs a Python file as a module of its own, not as `__main__`."""
+    try:
+        code = compile(path.read_bytes(), str(path), "exec")
+    except OSError as error:
+        raise InvalidInputError(f"can't read the file: {error.strerror}", where=str(path)) from None
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InvalidInputError(f"this is not Python: {what}", where=f"{path}{line}") from None
+    module = ModuleType(f"gaf_custom_ops_{path.stem}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and pickles look their module up
+    try:
+        exec(code, module.__dict__)
+    except GafError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _python_error(path, error) from error
+
+
+def _python_error(path: Path, error: BaseException) -> InvalidInputError:
+    """What stopped a file of custom operators, at the last line of that file that ran."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return InvalidInputError(
+        f"running the file stopped with {type(error).__name__}: {error}",
+        where=f"{path}:{lines[-1]}" if lines else str(path),
+        hint="it has to run by itself: python " + str(path),
+    )
 
 
 def by_name(name: str) -> CustomOp | None:

@@ -126,6 +126,18 @@ def add_fused_model_options(parser: argparse.ArgumentParser) -> None:
     """A fused model, and inputs to run it on."""
     parser.add_argument("model", metavar="FOLDER", help="a folder that `gaf fuse` wrote, or a model file")
     parser.add_argument("--inputs", metavar="FILE.npz", help="an array for each input (default: random ones)")
+    add_ops_option(parser)
+
+
+def add_ops_option(parser: argparse.ArgumentParser) -> None:
+    """`--ops`."""
+    parser.add_argument(
+        "--ops",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a .gaf file with custom operators of the model, or a .py file, which is run; repeatable",
+    )
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +150,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="fix dims of an input, e.g. x:1,S,768: numbers, names for variable dims, ? for the model's own; repeatable",
     )
+    add_ops_option(parser)
     parser.add_argument("--target", default=FusionConfig.target, help="chip (default %(default)s)")
     parser.add_argument(
         "--numerics",
@@ -230,11 +243,21 @@ def config_of(args: argparse.Namespace) -> FusionConfig:
     )
 
 
+def load_ops(args: argparse.Namespace) -> None:
+    """Registers the operators of `--ops`, each file once. Raises InvalidInputError."""
+    from gaf.frontend.custom import load_custom_ops
+
+    files = {Path(name).resolve(): name for name in reversed(args.ops)}
+    for name in reversed(files.values()):
+        load_custom_ops(name)
+
+
 def load(args: argparse.Namespace) -> Model:
     """The model that the command line names. Raises InvalidInputError or UnsupportedError."""
     from gaf.frontend.load import load_model
     from gaf.frontend.onnx.shapes import parse_input_shape
 
+    load_ops(args)
     shapes = dict(parse_input_shape(text) for text in args.input_shape)
     return load_model(args.model, shapes or None)
 
@@ -267,10 +290,12 @@ def resolve_engine(name: str, out: Output) -> str:
     return "interpreter"
 
 
-def fused_model(path: str, out: Output) -> FusedModel:
+def fused_model(args: argparse.Namespace, out: Output) -> FusedModel:
     """A folder of `gaf fuse` as it is, or a model file that is fused now. Raises GafError."""
     from gaf.tools.cli.bundle import read_bundle
 
+    load_ops(args)
+    path = args.model
     if not Path(path).is_file() and not (Path(path) / "saved_model.pb").is_file():
         return read_bundle(path)
     from gaf.compiler import fuse

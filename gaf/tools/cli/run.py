@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Exit code 0, or 1 if check mode found violations."""
     from gaf.runtime.executor import Launch
 
-    fused = fused_model(args.model, out)
+    fused = fused_model(args, out)
     inputs = inputs_or_random(fused, args.inputs, out)
     violations: list[dict[str, object]] = []
 

@@ -30,7 +30,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
     """Raises CompileError without a C++ compiler, InvalidInputError if the timeline can't be written."""
     from gaf.report.trace import rows, to_json, trace_model, write_perfetto
 
-    fused = fused_model(args.model, out)
+    fused = fused_model(args, out)
     inputs = inputs_or_random(fused, args.inputs, out)
     with jobs_of(args):
         build(fused, "trace", out)
