@@ -26,6 +26,7 @@ COMMANDS = {
     "compare": "what became better or worse between two report.json; exit code 1 for a regression",
     "twin": "build and run hand-written Ascend C programs on the CPU",
     "check": "type-check generated kernels against the headers of a CANN toolkit",
+    "export": "write a fused model as ONNX, graph-level MLIR, or linalg on tensors for other toolchains",
     "fmt": "lay .gaf files out anew; with --check exit code 1 if one would change",
     "new-op": "write the files that a custom operator of your own begins with",
     "doctor": "what is installed, what is missing, what to do",
