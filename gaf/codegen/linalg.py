@@ -44,7 +44,12 @@ def export_linalg(model: Model) -> str:
     for op in groups:
         label = op.label.data
         taken[label] = taken.get(label, -1) + 1
-        functions.append(_Function(op, f"{label}_{taken[label]}" if taken[label] else label).text())
+        function = _Function(op, f"{label}_{taken[label]}" if taken[label] else label)
+        try:
+            functions.append(function.text())
+        except UnsupportedError as error:
+            error.where = error.where or function.at
+            raise
     return "builtin.module {\n" + "\n".join(functions) + "}\n"
 
 

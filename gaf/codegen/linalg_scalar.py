@@ -171,6 +171,14 @@ class Body:
         """A function of operands of one type, whose result has this type."""
         if f == "relu":
             return self._primitive("max", [names[0], self._number(0, kind)], kind)
+        if f == "sign" and not kind.is_bool:  # zeros and NaN are their own signs
+            (x,), zero = names, self._number(0, kind)
+            test, above, below = ("cmpf", "ogt", "olt") if kind.is_float else ("cmpi", "sgt", "slt")
+            type_, value = element(kind), x
+            for predicate, sign in ((below, -1), (above, 1)):
+                holds = self.emit(f"arith.{test} {predicate}, {x}, {zero} : {type_}")
+                value = self.emit(f"arith.select {holds}, {self._number(sign, kind)}, {value} : {type_}")
+            return value
         if f == "neg" and kind.kind == "int":
             return self._primitive("sub", [self._number(0, kind), names[0]], kind)
         if f == "bitnot" and kind.kind == "int":

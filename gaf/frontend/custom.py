@@ -415,7 +415,7 @@ def _run_file(path: Path) -> None:
     module.__file__ = str(path)
     sys.modules[module.__name__] = module  # dataclasses and pickles look their module up
     try:
-        exec(code, module.__dict__)
+        exec(code, module.__dict__)  # noqa: S102 - the caller names the file to run
     except GafError:
         raise
     except (Exception, SystemExit) as error:

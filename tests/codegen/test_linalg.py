@@ -112,7 +112,7 @@ CASES = {
     "repeated": "model t(x: f32[n, 4], y: f32[n, 8]) { tanh(reshape(expand(unsqueeze(x, axes=[2]), shape=[n, 4, 2]),"
     " shape=[n, 8])) * y }",
     "select": "op f(x: T[n, m]) -> T[n, m] { [i, j] = select(x[i, j] >= 0.5, x[i, j] * f32(i + 2 * j), 0.25) }"
-    " model t(x: f32[n, 4]) { exp(f(x)) }",
+    " model t(x: f32[n, 4]) { exp(f(x)) + sign(x) }",
 }
 
 
@@ -138,6 +138,13 @@ def test_no_group_is_an_error() -> None:
     model = program_from_text("model t(x: f32[n, 4]) { exp(x) }", "t", Path()).model(None)
     with pytest.raises(UnsupportedError, match="no fused group"):
         export_linalg(model)
+
+
+def test_unsigned_integers_are_refused_with_their_place() -> None:
+    model = program_from_text("model t(x: ui8[n, 4], s: f32[4]) { f32(x) * s + 1.0 }", "t", Path()).model(None)
+    with pytest.raises(UnsupportedError, match="element type u") as info:
+        export_linalg(gaf.fuse(model).model)
+    assert info.value.where
 
 
 def test_export_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
