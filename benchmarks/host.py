@@ -29,8 +29,9 @@ THREADS = (1, 2)
 SECONDS = 5.0
 """Least time that one case runs with one number of threads, all contenders together."""
 FEWEST_ROUNDS = 7
-PAUSE_S = 0.004
-"""Idle time before a contender's turn: worker threads of the last one stop spinning within it."""
+PAUSE_S = 0.1
+"""Idle time before a contender's turn. ONNX Runtime's workers spin on for tens of milliseconds and would take a
+processor from whoever comes next: with 4 ms gaf ran at half its speed on two threads."""
 LOWERING = ("lower to tile", "plan and lower", "print")
 """Phases of `fused.seconds` between a fused group and its source."""
 TOLERANCE = 2e-5
