@@ -7,7 +7,9 @@ import json
 
 import pytest
 
-from benchmarks.fusion import cases, main
+from benchmarks import fusion
+from benchmarks.fusion import cases, groups_of_small, main
+from gaf.runtime.compiler import find_compiler
 
 KEYS = {
     "kernels", "mb", "l2_mb", "compulsory_mb", "unfused_kernels", "unfused_mb", "us", "unfused_us", "gap_pct",
@@ -16,7 +18,7 @@ KEYS = {
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--models", "ln_gate_linear_b1", "dlrm_b128", "--json"]) == 0
+    assert main(["--models", "ln_gate_linear_b1", "dlrm_b128", "--json", "--no-verify"]) == 0
     data = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert data["name"] == "fusion" and set(data["figures"]) == {"ln_gate_linear_b1", "dlrm_b128"}
     for found in data["figures"].values():
@@ -33,3 +35,26 @@ def test_all_networks_are_there() -> None:
         "ln_gate_linear_b1", "ln_gate_linear_b16", "bert_base_b1_s128", "bert_base_b16_s512", "gpt2_b1_s128",
         "llama_block_s2048", "vit_b1", "resnet50_b1", "resnet50_b16", "dlrm_b128",
     ]  # fmt: skip
+
+
+def test_last_layers_correspond() -> None:
+    groups = [("x",), ("h.0/a", "h.0/b"), ("h.1/a", "h.1/b"), ("h.2/a", "h.2/b"), ("h.11/b", "out")]
+    small = groups_of_small(groups, ["x", "h.0/a", "h.0/b", "h.1/a", "h.1/b", "h.2/a", "h.2/b", "out"])
+    assert small == [("x",), ("h.0/a", "h.0/b"), ("h.1/a", "h.1/b"), ("h.2/b", "out")]
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler")
+def test_a_kernel_counts_only_when_it_verifies(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose pattern the small network doesn't have, or gets wrong, is listed and counted op by op."""
+
+    def figures() -> dict[str, object]:
+        assert main(["--models", "ln_gate_linear_b1", "--json"]) == 0
+        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])["figures"]["ln_gate_linear_b1"]
+
+    proven = figures()
+    assert proven["unverified"] == [] and proven["kernels"] == 1
+    monkeypatch.setattr(fusion, "verified_patterns", lambda *_: {})
+    apart = figures()
+    assert len(apart["unverified"]) == 1 and apart["kernels"] == apart["unfused_kernels"]  # type: ignore[arg-type]
