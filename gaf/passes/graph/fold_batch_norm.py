@@ -25,8 +25,7 @@ from gaf.dialects.graph.ops.binary import AddOp, DivOp, MulOp, SubOp
 from gaf.dialects.graph.ops.channel_norm import BatchNormOp
 from gaf.dialects.graph.ops.conv import ConvOp, ConvTransposeOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
-from gaf.dialects.graph.ops.structure import INLINE_LIMIT, ConstantOp, WeightOp, constant
-from gaf.dialects.graph.types import TensorType
+from gaf.passes.graph.weights import changed_weight, constant_array
 from gaf.passes.registry import register_pass
 
 LONGEST = 8
@@ -69,18 +68,10 @@ class _Folder:
     def __init__(self, weights: WeightStore) -> None:
         self.weights = weights
 
-    def constant(self, value: SSAValue) -> np.ndarray | None:
-        match value.owner:
-            case WeightOp():
-                return self.weights[value.owner.weight.data]
-            case ConstantOp():
-                return value.owner.value.array
-        return None
-
     def fold(self, source: ConvOp | ConvTransposeOp | MatMulOp) -> None:
         """Fold what follows `source`, if its weights are constant and it pays: something multiplies."""
         result = tensor_type(source.results[0])
-        weights = self.constant(source.operands[1])
+        weights = constant_array(source.operands[1], self.weights)
         channel = result.rank - 1 if isinstance(source, MatMulOp) else 1
         channels = result.shape[channel].as_int() if result.rank > 1 else None
         if weights is None or channels is None or not result.dtype.is_float:
@@ -91,7 +82,7 @@ class _Folder:
             bias: np.ndarray | None = np.zeros(channels)
         else:
             given = source.operands[2] if len(source.operands) > 2 else None
-            bias = np.zeros(channels) if given is None else self.constant(given)
+            bias = np.zeros(channels) if given is None else constant_array(given, self.weights)
         if bias is None or (isinstance(source, ConvTransposeOp) and source.attrs()["groups"] != 1):
             return
         affine = self.follow(source, channel, channels)
@@ -128,7 +119,7 @@ class _Folder:
         if result is None or result.type != value.type:
             return None
         if isinstance(op, BatchNormOp):
-            parameters = [self.constant(v) for v in op.operands[1:]]
+            parameters = [constant_array(v, self.weights) for v in op.operands[1:]]
             if op.operands[0] is not value or channel != 1 or any(p is None for p in parameters):
                 return None
             scale, bias, mean, variance = (p.astype(np.float64) for p in parameters if p is not None)
@@ -152,7 +143,7 @@ class _Folder:
 
     def per_channel(self, value: SSAValue, rank: int, channel: int, channels: int) -> np.ndarray | None:
         """A constant that varies along the channels at most, as a vector of them."""
-        array = self.constant(value)
+        array = constant_array(value, self.weights)
         if array is None or not tensor_type(value).dtype.is_float or array.ndim > rank:
             return None
         shape = (1,) * (rank - array.ndim) + array.shape
@@ -170,8 +161,8 @@ class _Folder:
             made.append(op)
             return op.results[0]
 
-        operands = [source.operands[0], add(self.store(source, "folded", weights))]
-        vector = add(self.store(source, "folded_bias", bias))
+        operands = [source.operands[0], add(changed_weight(source, "folded", weights, self.weights))]
+        vector = add(changed_weight(source, "folded_bias", bias, self.weights))
         if isinstance(source, MatMulOp):
             result = add(AddOp.make([add(MatMulOp.make(operands)), vector]))
         else:
@@ -188,14 +179,6 @@ class _Folder:
             before = next((o.owner for o in at.operands if _leads_to(o.owner, source)), None) if at is not source else None
             Rewriter.erase_op(at)
             at = before if isinstance(before, Operation) else None
-
-    def store(self, source: Operation, suffix: str, array: np.ndarray) -> GraphOp:
-        if array.size <= INLINE_LIMIT:
-            return constant(array)
-        owner = source.operands[1].owner
-        stem = owner.weight.data if isinstance(owner, WeightOp) else "weight"
-        name = self.weights.add(f"{stem}.{suffix}", np.ascontiguousarray(array))
-        return WeightOp.of(name, TensorType.of(array.shape, dt.of_numpy(array.dtype)))
 
 
 def _leads_to(owner: object, source: Operation) -> bool:

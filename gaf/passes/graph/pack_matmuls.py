@@ -17,15 +17,13 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, expr
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.model import WeightStore, weights_of
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, MulOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.slice import SliceOp
-from gaf.dialects.graph.ops.structure import INLINE_LIMIT, ConstantOp, WeightOp, constant
-from gaf.dialects.graph.types import TensorType
+from gaf.passes.graph.weights import changed_weight, constant_array
 from gaf.passes.registry import option, register_pass
 
 
@@ -68,20 +66,12 @@ class _Packer:
         for op in module.walk():
             if isinstance(op, MatMulOp) and isinstance(op.parent_op(), Operation):
                 shape = tensor_type(op.operands[1]).static_shape()
-                if shape is not None and len(shape) == 2 and self.constant(op.operands[1]) is not None:
+                if shape is not None and len(shape) == 2 and constant_array(op.operands[1], self.weights) is not None:
                     if tensor_type(op.operands[0]).rank >= 2 and tensor_type(op.results[0]).dtype.is_float:
                         groups.setdefault((op.parent, op.operands[0], shape[0]), []).append(op)
         for matmuls in groups.values():
             if len(matmuls) > 1:
                 self.pack(matmuls)
-
-    def constant(self, value: SSAValue) -> np.ndarray | None:
-        match value.owner:
-            case WeightOp():
-                return self.weights[value.owner.weight.data]
-            case ConstantOp():
-                return value.owner.value.array
-        return None
 
     def pack(self, matmuls: Sequence[MatMulOp]) -> None:
         arms = [self.arm(m) for m in matmuls]
@@ -102,11 +92,11 @@ class _Packer:
             return (array.astype(np.float64) * factor).astype(array.dtype)
 
         packed = np.concatenate([scaled(a.weight, a.scale) for a in arms], axis=1)
-        weight = add(self.store(first, "packed", packed), first)
+        weight = add(changed_weight(first, "packed", packed, self.weights), first)
         result = add(MatMulOp.make([first.operands[0], weight]), first)
         if arms[0].bias is not None:
             bias = np.concatenate([scaled(np.broadcast_to(a.bias, (a.columns,)), a.scale) for a in arms if a.bias is not None])
-            result = add(AddOp.make([result, add(self.store(first, "packed_bias", bias.astype(kind.numpy)), first)]), first)
+            result = add(AddOp.make([result, add(changed_weight(first, "packed_bias", bias.astype(kind.numpy), self.weights), first)]), first)
         Rewriter.insert_op(new, InsertPoint.before(first))
         shape = tensor_type(result).shape
         offset = 0
@@ -126,20 +116,20 @@ class _Packer:
 
     def arm(self, matmul: MatMulOp) -> _Arm:
         """Follow a matmul through its bias and a constant factor, as long as nothing else reads in between."""
-        weight = self.constant(matmul.operands[1])
+        weight = constant_array(matmul.operands[1], self.weights)
         assert weight is not None
         arm = _Arm(matmul, weight, None, 1.0, matmul)
         user = _only_user(matmul)
         if isinstance(user, AddOp):
             other = user.operands[1] if user.operands[0] is matmul.results[0] else user.operands[0]
-            bias = self.constant(other)
+            bias = constant_array(other, self.weights)
             if bias is not None and bias.size in (1, arm.columns) and bias.shape[-1:] in ((), (1,), (arm.columns,)):
                 if tensor_type(user.results[0]).shape == tensor_type(matmul.results[0]).shape:
                     arm = _Arm(matmul, weight, bias.reshape(-1), 1.0, user)
                     user = _only_user(user)
         if self.fold_scales and isinstance(user, MulOp | DivOp):
             at = 0 if user.operands[0] is arm.end.results[0] else 1
-            factor = self.constant(user.operands[1 - at])
+            factor = constant_array(user.operands[1 - at], self.weights)
             if factor is not None and factor.size == 1 and (isinstance(user, MulOp) or at == 0):
                 if tensor_type(user.results[0]).shape == tensor_type(arm.end.results[0]).shape:
                     number = float(factor.reshape(-1)[0])
@@ -147,14 +137,6 @@ class _Packer:
                         arm.scale = number if isinstance(user, MulOp) else 1.0 / number
                         arm.end = user
         return arm
-
-    def store(self, like: MatMulOp, suffix: str, array: np.ndarray) -> GraphOp:
-        if array.size <= INLINE_LIMIT:
-            return constant(array)
-        source = like.operands[1].owner
-        stem = source.weight.data if isinstance(source, WeightOp) else "weight"
-        name = self.weights.add(f"{stem}.{suffix}", np.ascontiguousarray(array))
-        return WeightOp.of(name, TensorType.of(array.shape, dt.of_numpy(array.dtype)))
 
     def erase(self, arm: _Arm) -> None:
         op: Operation | None = arm.end
