@@ -10,14 +10,14 @@ cores runs side by side.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 from gaf.codegen.host import SCHEDULER_WORKSPACE, HostTiling, Launch
 from gaf.codegen.printer import CORES, HEADERS, INDENT, KernelPrinter, tiling_struct_text, wrap
 from gaf.dialects.ascendc.api import ApiOp
-from gaf.dialects.ascendc.attributes import KernelKind, cpp_type
+from gaf.dialects.ascendc.attributes import KernelKind
 from gaf.dialects.ascendc.kernel import KernelOp, cpp_comment, tiling_struct
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.errors import UnsupportedError
@@ -60,6 +60,8 @@ class Member:
 
     kernel: KernelOp
     args: tuple[int, ...]
+    host: HostTiling | None = field(default=None, compare=False)
+    """The kernel's host side, if the caller has it already."""
 
     @property
     def cores(self) -> Cores:
@@ -75,7 +77,7 @@ def outputs_last(members: Sequence[Member]) -> tuple[list[Member], list[int]]:
     written = set().union(*(m.arguments("out") for m in members))
     every = sorted({a for m in members for a in m.args}, key=lambda a: (a in written, a))
     new = {old: number for number, old in enumerate(every)}
-    return [Member(m.kernel, tuple(new[a] for a in m.args)) for m in members], every
+    return [replace(m, args=tuple(new[a] for a in m.args)) for m in members], every
 
 
 def refusal(kernel: KernelOp) -> str | None:
@@ -141,7 +143,7 @@ class SuperKernel:
         self.target = target
         self.members = tuple(members)
         self.barriers = plan_barriers(self.members)
-        self.hosts = [HostTiling(m.kernel, target) for m in self.members]
+        self.hosts = [m.host or HostTiling(m.kernel, target) for m in self.members]
 
     @property
     def kind(self) -> KernelKind:

@@ -118,7 +118,7 @@ def _extend(
         places.setdefault(value, len(places))
     if len(places) > MOST_ARGUMENTS:
         return False
-    member = Member(kernel, tuple(places[v] for v in values))
+    member = Member(kernel, tuple(places[v] for v in values), kernels[name].host)
     if any(member.args[i] in chain.written for i in scalar_reads(kernel)):
         return False
     chain.ops.append(op)

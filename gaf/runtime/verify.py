@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 
+from gaf.dialects.ascendc.cube import SetHf32Op
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import run_block, run_model, widen
@@ -204,13 +205,9 @@ def rounding_of(launch: Launch, number: int) -> float:
     return max((t.dtype.eps for t in types if t.dtype.is_float), default=dt.F32.eps)
 
 
-def _multiplies_f32(launch: Launch) -> bool:
-    """Whether a product of f32 matrices is in a launch, which the cube may round."""
-    return any(
-        op.name == "graph.matmul" or op.name.startswith("graph.conv")
-        for op in launch.fused.members
-        if tensor_type(op.results[0]).dtype is dt.F32
-    )
+def _rounds_products(launch: Launch) -> bool:
+    """Whether the kernel lets the cube round the f32 operands of its matmuls."""
+    return any(isinstance(op, SetHf32Op) for op in launch.kernel.ascendc.walk())
 
 
 def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, engine: str) -> Verification:
@@ -228,7 +225,7 @@ def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, eng
 
         expected = reference([widen(a) for a in operands], True)
         length = _reduction_length(launch)
-        coarse = HF32_EPS if fused.config.matmul_precision == "hf32" and _multiplies_f32(launch) else 0.0
+        coarse = HF32_EPS if _rounds_products(launch) else 0.0
         tolerances = [tolerance_of(max(rounding_of(launch, i), coarse), length) for i in range(len(expected))]
         names = [r.name_hint or f"output {i}" for i, r in enumerate(launch.fused.results)]
         judged = list(zip(names, launch.outputs, expected, tolerances))
