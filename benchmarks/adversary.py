@@ -24,21 +24,11 @@ from xdsl.ir import Block, Operation, SSAValue
 from gaf.dialects.ascendc.api import ApiOp, AscendOp, local_dtype, pitch
 from gaf.dialects.ascendc.attributes import KernelKind, Mon, Pipe, Position
 from gaf.dialects.ascendc.copy import LoadTileBoxOp
+from gaf.dialects.ascendc.counts import Compare01Op, Compare01SOp, Recip1Op, Rsqrt1Op, Select01Op
 from gaf.dialects.ascendc.interpreter import Core, GmRef, Machine
 from gaf.dialects.ascendc.kernel import KernelOp, RegionOp
 from gaf.dialects.ascendc.queue import AllocOp, DequeOp, EnqueOp, FreeOp
-from gaf.dialects.ascendc.rows import (
-    BinaryColOp,
-    BroadcastColOp,
-    CastTileOp,
-    ColReduceOp,
-    Compare01Op,
-    Compare01SOp,
-    Recip1Op,
-    RowReduceOp,
-    Rsqrt1Op,
-    Select01Op,
-)
+from gaf.dialects.ascendc.rows import BinaryColOp, BroadcastColOp, CastTileOp, ColReduceOp, RowReduceOp
 from gaf.dialects.ascendc.sync import (
     CrossCoreSetFlagOp,
     CrossCoreWaitFlagOp,

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import NameLoc
 
 from gaf.dialects.common.index import Expr, Func, expr, mod
 from gaf.dialects.graph.contract import location_name
-from gaf.dialects.graph.ops.index import ScatterBase
+from gaf.dialects.graph.ops.scatter import ScatterBase
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.dialects.tile.memory import LoadOp
 from gaf.dialects.tile.structure import KernelOp

@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from gaf.codegen.printer import WIDTH, print_kernel, wrap
-from gaf.dialects.ascendc import KernelBuilder, KernelOp, rows, vector
+from gaf.dialects.ascendc import KernelBuilder, KernelOp, counts, vector
 from gaf.dialects.ascendc.kernel import cpp_string
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
@@ -78,7 +78,7 @@ def test_views_are_written_in_place() -> None:
     kb = small()
     f = kb.buf_get(kb.init_buf("pool", 512), 0, 128, dt.F32, "f")
     kb.call(
-        rows.Tanh1Op,
+        counts.Tanh1Op,
         kb.slice(f, 0, 8),
         kb.slice(f, 8, 8),
         kb.reinterpret(kb.slice(f, 16, 64), dt.U8),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gaf.dialects.ascendc import KernelBuilder, KernelOp, rows, vector
+from gaf.dialects.ascendc import KernelBuilder, KernelOp, counts, rows, vector
 from gaf.dialects.ascendc.api import tile
 from gaf.dialects.ascendc.copy import GatherTileOp
 from gaf.dialects.ascendc.cube import MmadRunOp
@@ -37,7 +37,7 @@ def elementwise() -> KernelOp:
     xq = kb.init_queue("x", "vecin", 2, tile(tm, n, dt.F16) * 2)
     bq = kb.init_queue("b", "vecin", 1, tile(1, n, dt.F16) * 2)
     yq = kb.init_queue("y", "vecout", 2, tile(tm, n, dt.F16) * 2)
-    erf = rows.Erf1Op.tmp_bytes(size)
+    erf = counts.Erf1Op.tmp_bytes(size)
     pool = kb.init_buf("pool", size * 8 + row * 4 + erf)
     f = kb.buf_get(pool, 0, size, dt.F32, "sum")
     g = kb.buf_get(pool, size * 4, size, dt.F32, "erf")
@@ -57,7 +57,7 @@ def elementwise() -> KernelOp:
         kb.call(rows.BinaryRowOp, f, f, bias, op="add", rows=r, lanes=n)
         kb.node("ffn/Gelu_2", "x / 2 * (1 + erf(x / sqrt(2)))")
         kb.call(vector.MulsOp, f, f, scalar=float(np.sqrt(np.float32(0.5))), count=count)
-        kb.call(rows.Erf1Op, g, f, tmp, count=count)
+        kb.call(counts.Erf1Op, g, f, tmp, count=count)
         kb.call(vector.AddsOp, g, g, scalar=1.0, count=count)
         kb.call(vector.MulsOp, f, f, scalar=float(np.sqrt(np.float32(0.5))), count=count)
         kb.call(vector.MulOp, f, f, g, count=count)
@@ -142,7 +142,7 @@ def layer_norm() -> KernelOp:
         kb.call(rows.RowReduceOp, var, sq, tmp, mon="sum", **box)
         kb.call(vector.DivOp, var, var, root, count=cols)
         kb.call(vector.AddsOp, var, var, scalar=1e-5, count=cols)
-        kb.call(rows.Rsqrt1Op, var, var, root, count=cols)
+        kb.call(counts.Rsqrt1Op, var, var, root, count=cols)
         kb.node("block/LayerNorm_3", "scale and shift")
         kb.call(rows.BinaryColOp, c, c, var, tmp, op="mul", **box)
         kb.call(rows.BinaryRowOp, c, c, gamma, op="mul", **box)
@@ -342,7 +342,7 @@ def matmul_norm() -> KernelOp:
                 kb.call(vector.DuplicateOp, den, scalar=n, count=8)
                 kb.call(vector.DivOp, col, col, den, count=8)
                 kb.call(vector.AddsOp, col, col, scalar=1e-6, count=8)
-                kb.call(rows.Rsqrt1Op, col, col, den, count=8)
+                kb.call(counts.Rsqrt1Op, col, col, den, count=8)
                 y = kb.alloc(yq, dt.F32, "yTile")
                 kb.call(rows.BinaryColOp, y, acc, col, tmp, op="mul", **box)
                 kb.free(cq, acc)

@@ -10,7 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaf.dialects.ascendc import API_OPS, ApiOp, KernelBuilder, KernelOp, copy, cube, rows, sync, vector
+from gaf.dialects.ascendc import (
+    API_OPS,
+    ApiOp,
+    KernelBuilder,
+    KernelOp,
+    copy,
+    counts,
+    cube,
+    rows,
+    sync,
+    vector,
+)
 from gaf.dialects.ascendc.api import tile
 from gaf.dialects.ascendc.attributes import RoundMode
 from gaf.dialects.ascendc.interpreter import interpret
@@ -84,7 +95,7 @@ F = np.float32
 TILE = {"rows": ROWS, "lanes": LANES}
 N = {"count": COUNT}
 MATH = (dt.U8, lambda cls: cls.tmp_bytes(COUNT))
-COMPARE = (dt.U8, rows.compare_bytes(COUNT))
+COMPARE = (dt.U8, counts.compare_bytes(COUNT))
 COL_TMP = (dt.F32, rows.BinaryColOp.tmp_elements(ROWS))
 ROW_TMP = (dt.F32, rows.RowReduceOp.tmp_elements(ROWS, LANES))
 ROOT_TMP = (dt.F32, COUNT)
@@ -115,7 +126,7 @@ CALLS = [
     case(vector.CreateVecIndexOp, "", lambda: np.arange(3, 3 + LANES, dtype=F)[None], (1, LANES),
     first=const(3), count=LANES),
     case(vector.CastOp, "z", np.rint, mode="rint", **N),
-    *[case(rows.RoundToOp, "z", RoundMode(m).numpy, mode=m, **N) for m in ("rint", "floor", "ceil", "trunc",
+    *[case(counts.RoundToOp, "z", RoundMode(m).numpy, mode=m, **N) for m in ("rint", "floor", "ceil", "trunc",
     "round")],
     *[
         case(rows.BinaryColOp, "x col", lambda x, c, f=f: f(x, c.T), (ROWS, LANES), COL_TMP, op=op, **TILE)
@@ -150,22 +161,22 @@ CALLS = [
         for m, f in {"sum": np.sum, "max": np.max, "min": np.min, "prod": np.prod}.items()
     ],
     *[
-        case(rows.Compare01Op, "z x", f, (ROWS, LANES), COMPARE, mode=m, **N)
+        case(counts.Compare01Op, "z x", f, (ROWS, LANES), COMPARE, mode=m, **N)
         for m, f in {"lt": np.less, "gt": np.greater, "eq": np.equal, "le": np.less_equal,
         "ge": np.greater_equal,
                      "ne": np.not_equal}.items()
     ],
-    case(rows.Compare01SOp, "z", lambda z: z >= F(0.5), (ROWS, LANES), COMPARE, mode="ge", scalar=0.5, **N),
-    case(rows.Select01Op, "c x z", lambda c, x, z: np.where(c != 0, x, z), (ROWS, LANES), COMPARE, **N),
-    case(rows.Tanh1Op, "x", np.tanh, (ROWS, LANES), MATH, **N), case(rows.Erf1Op, "x", FUNCTIONS["erf"].numpy,
+    case(counts.Compare01SOp, "z", lambda z: z >= F(0.5), (ROWS, LANES), COMPARE, mode="ge", scalar=0.5, **N),
+    case(counts.Select01Op, "c x z", lambda c, x, z: np.where(c != 0, x, z), (ROWS, LANES), COMPARE, **N),
+    case(counts.Tanh1Op, "x", np.tanh, (ROWS, LANES), MATH, **N), case(counts.Erf1Op, "x", FUNCTIONS["erf"].numpy,
     (ROWS, LANES), MATH, **N),
-    case(rows.Sin1Op, "x", np.sin, (ROWS, LANES), MATH, **N), case(rows.Cos1Op, "x", np.cos, (ROWS, LANES),
+    case(counts.Sin1Op, "x", np.sin, (ROWS, LANES), MATH, **N), case(counts.Cos1Op, "x", np.cos, (ROWS, LANES),
     MATH, **N),
-    case(rows.Tan1Op, "c", np.tan, (ROWS, LANES), MATH, **N), case(rows.Atan1Op, "x", np.arctan, (ROWS,
+    case(counts.Tan1Op, "c", np.tan, (ROWS, LANES), MATH, **N), case(counts.Atan1Op, "x", np.arctan, (ROWS,
     LANES), MATH, **N),
-    case(rows.Pow1Op, "y x", np.power, (ROWS, LANES), MATH, **N),
-    case(rows.Rsqrt1Op, "y", lambda x: 1 / np.sqrt(x), (ROWS, LANES), ROOT_TMP, **N),
-    case(rows.Recip1Op, "y", lambda x: 1 / x, (ROWS, LANES), ROOT_TMP, **N),
+    case(counts.Pow1Op, "y x", np.power, (ROWS, LANES), MATH, **N),
+    case(counts.Rsqrt1Op, "y", lambda x: 1 / np.sqrt(x), (ROWS, LANES), ROOT_TMP, **N),
+    case(counts.Recip1Op, "y", lambda x: 1 / x, (ROWS, LANES), ROOT_TMP, **N),
 ]  # fmt: skip
 
 
@@ -187,7 +198,7 @@ def test_call_computes_what_numpy_does(entry: tuple[Any, ...]) -> None:
 
 
 IN_PLACE = [
-    e for e in CALLS if e[0].INPLACE and e[3] == (ROWS, LANES) and e[1] and e[0] is not rows.Select01Op
+    e for e in CALLS if e[0].INPLACE and e[3] == (ROWS, LANES) and e[1] and e[0] is not counts.Select01Op
 ]
 
 
@@ -489,8 +500,8 @@ def test_every_call_is_tested() -> None:
 def test_scratch_equals_the_device_library() -> None:
     """Sizes by the formulas of gaf_vector.h, written out again here."""
     for n in (0, 1, 63, 64, 255, 256, 257, 2047, 2048, 2049, 5000):
-        assert rows.compare_bytes(n).as_int() == -(-(-(-n // 256) * 32) // 32) * 32 + 2048
-        assert rows.Erf1Op.tmp_bytes(n).as_int() == 3 * -(-min(max(n, 1), 2048) // 64) * 64 * 4
+        assert counts.compare_bytes(n).as_int() == -(-(-(-n // 256) * 32) // 32) * 32 + 2048
+        assert counts.Erf1Op.tmp_bytes(n).as_int() == 3 * -(-min(max(n, 1), 2048) // 64) * 64 * 4
 
 
 def test_cost_grows_with_the_work() -> None:

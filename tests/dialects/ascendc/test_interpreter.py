@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from gaf.dialects.ascendc import KernelBuilder, KernelOp, rows, vector
+from gaf.dialects.ascendc import KernelBuilder, KernelOp, counts, rows, vector
 from gaf.dialects.ascendc.interpreter import interpret
 from gaf.dialects.ascendc.queue import BufGetOp
 from gaf.dialects.ascendc.sync import (
@@ -122,7 +122,7 @@ def test_scratch_is_destroyed() -> None:
         a, tmp = kb.buf_get(pool, 0, 64, dt.F32, "a"), kb.buf_get(pool, 256, 64, dt.F32, "tmp")
         kb.call(vector.DuplicateOp, tmp, scalar=1.0, count=64)
         kb.call(vector.AddsOp, a, x, scalar=1.0, count=64)  # type: ignore[arg-type]
-        kb.call(rows.Recip1Op, a, a, tmp, count=64)
+        kb.call(counts.Recip1Op, a, a, tmp, count=64)
         kb.call(vector.AddOp, y, a, tmp, count=64)  # type: ignore[arg-type]
 
     assert np.isnan(interpret(copy_kernel(body), {"x": X}, {})["y"]).all()

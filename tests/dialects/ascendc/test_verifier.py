@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from xdsl.utils.exceptions import VerifyException
 
-from gaf.dialects.ascendc import API_OPS, KernelBuilder, rows, vector
+from gaf.dialects.ascendc import API_OPS, KernelBuilder, counts, rows, vector
 from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileBoxOp, LoadTileOp, StoreTileOp
 from gaf.dialects.ascendc.cube import InitMmadOp, MmadRunOp
 from gaf.dialects.ascendc.kernel import RESERVED_NAMES, KernelOp
@@ -83,7 +83,7 @@ def too_small(kb: KernelBuilder) -> None:
 
 def alias(kb: KernelBuilder) -> None:
     a, b = floats(kb, "a", "b", count=1024)
-    kb.call(rows.Tanh1Op, a, a, kb.reinterpret(b, dt.U8), count=64)
+    kb.call(counts.Tanh1Op, a, a, kb.reinterpret(b, dt.U8), count=64)
 
 
 def overlap(kb: KernelBuilder) -> None:
@@ -93,7 +93,7 @@ def overlap(kb: KernelBuilder) -> None:
 
 def scratch_overlap(kb: KernelBuilder) -> None:
     a, b = floats(kb, "a", "b", count=64)
-    kb.call(rows.Rsqrt1Op, a, a, a, count=64)
+    kb.call(counts.Rsqrt1Op, a, a, a, count=64)
 
 
 def misaligned(kb: KernelBuilder) -> None:
@@ -203,7 +203,7 @@ def cast_without_tmp(kb: KernelBuilder) -> None:
 
 def round_none(kb: KernelBuilder) -> None:
     a, b = floats(kb, "a", "b")
-    kb.call(rows.RoundToOp, a, b, mode="none", count=64)
+    kb.call(counts.RoundToOp, a, b, mode="none", count=64)
 
 
 def gather_by_float(kb: KernelBuilder) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from xdsl.ir import Operation
 
-from gaf.dialects.ascendc import ApiOp, KernelBuilder, KernelOp, Pipe, rows, vector
+from gaf.dialects.ascendc import ApiOp, KernelBuilder, KernelOp, Pipe, counts, vector
 from gaf.dialects.ascendc.interpreter import Core, interpret
 from gaf.dialects.ascendc.queue import AllocOp, DequeOp
 from gaf.dialects.ascendc.sync import PipeBarrierOp
@@ -181,8 +181,8 @@ def test_slots_that_move_with_a_loop_are_not_told_apart() -> None:
 def test_scratch_counts_as_written() -> None:
     kb, (a, b, c, d) = vector_kernel()
     with kb.for_("i", 0, 1):
-        kb.call(rows.Recip1Op, a, b, d, count=8)
-        kb.call(rows.Recip1Op, c, b, d, count=8)
+        kb.call(counts.Recip1Op, a, b, d, count=8)
+        kb.call(counts.Recip1Op, c, b, d, count=8)
     kernel = kb.finish()
     insert_sync(kernel)
     assert places(kernel) == "| abd | cbd"

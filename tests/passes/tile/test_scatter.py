@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gaf.compiler import FusedModel, fuse
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import finish, new_model
-from gaf.dialects.graph.ops.index import FEW_UPDATES, ScatterElementsOp, ScatterNDOp
+from gaf.dialects.graph.ops.scatter import FEW_UPDATES, ScatterElementsOp, ScatterNDOp
 from gaf.dialects.graph.types import TensorType
 
 REDUCTIONS = ["none", "add", "mul", "max", "min"]

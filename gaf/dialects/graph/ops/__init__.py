@@ -21,6 +21,7 @@ FAMILIES = (
     "assume",
     "slice",
     "index",
+    "scatter",
     "create",
     "conv",
     "pool",

@@ -15,10 +15,11 @@ from gaf.dialects.graph.ops.binary import AddOp, DivOp, ModOp, MulOp, PowOp, Sub
 from gaf.dialects.graph.ops.channel_norm import InstanceNormOp, aten_affine
 from gaf.dialects.graph.ops.common import norm_axis
 from gaf.dialects.graph.ops.compare import EqualOp, LessOrEqualOp, WhereOp
-from gaf.dialects.graph.ops.index import GatherNDOp, ScatterNDOp
+from gaf.dialects.graph.ops.index import GatherNDOp
 from gaf.dialects.graph.ops.macros import Expansion
 from gaf.dialects.graph.ops.pool import AveragePoolOp
 from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceMinOp, ReduceSumOp, aten_axes
+from gaf.dialects.graph.ops.scatter import ScatterNDOp
 from gaf.dialects.graph.ops.search import ArgMaxOp, ArgMinOp
 from gaf.dialects.graph.ops.shape import (
     SqueezeOp,
@@ -28,7 +29,6 @@ from gaf.dialects.graph.ops.shape import (
     reshaped,
 )
 from gaf.dialects.graph.ops.slice import FAR, ConcatOp, clamp, slice_window, sliced, split
-from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import (
     ExpOp,
     IsInfOp,

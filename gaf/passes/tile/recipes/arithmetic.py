@@ -11,7 +11,8 @@ from xdsl.ir import SSAValue
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.api import AscendOp
 from gaf.dialects.ascendc.attributes import Bop
-from gaf.dialects.ascendc.rows import BinaryColOp, BinaryRowOp, BroadcastColOp, Pow1Op
+from gaf.dialects.ascendc.counts import Pow1Op
+from gaf.dialects.ascendc.rows import BinaryColOp, BinaryRowOp, BroadcastColOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const
 from gaf.passes.tile.forms import Form

@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.attributes import CmpMode, RoundMode
-from gaf.dialects.ascendc.rows import Compare01Op, Compare01SOp, RoundToOp, Select01Op, compare_bytes
+from gaf.dialects.ascendc.counts import Compare01Op, Compare01SOp, RoundToOp, Select01Op, compare_bytes
 from gaf.dialects.common import dtype as dt
 from gaf.passes.tile.forms import Form
 from gaf.passes.tile.recipes.base import Arg, Calls, Recipe, Scratch, Spread

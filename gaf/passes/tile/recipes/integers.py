@@ -9,7 +9,8 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.attributes import CmpMode, RoundMode
-from gaf.dialects.ascendc.rows import CastTileOp, Compare01SOp, compare_bytes
+from gaf.dialects.ascendc.counts import Compare01SOp, compare_bytes
+from gaf.dialects.ascendc.rows import CastTileOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const
 from gaf.passes.tile.forms import Form

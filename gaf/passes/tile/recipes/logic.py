@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.attributes import Bop, CmpMode
-from gaf.dialects.ascendc.rows import Compare01Op, Compare01SOp, Select01Op, compare_bytes
+from gaf.dialects.ascendc.counts import Compare01Op, Compare01SOp, Select01Op, compare_bytes
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.passes.tile.forms import Form

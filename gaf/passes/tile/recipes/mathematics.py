@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from gaf.dialects.ascendc import counts
 from gaf.dialects.ascendc import rows as r
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.attributes import RoundMode
@@ -18,7 +19,7 @@ from gaf.passes.tile.recipes.base import Arg, Calls, Chain, Kinds, Recipe, Scrat
 class Mathematics(Recipe):
     """A function of the high-level mathematics API: needs bytes of scratch, and memory of its own."""
 
-    def __init__(self, op: type[r.MathOp]) -> None:
+    def __init__(self, op: type[counts.MathOp]) -> None:
         self.op = op
 
     def scratch(self, kinds: Kinds, form: Form) -> list[Scratch]:
@@ -58,7 +59,7 @@ class Sigmoid(Recipe):
         calls.call(v.MulsOp, dst, args[0].value, scalar=-1, count=n)
         calls.call(v.ExpOp, dst, dst, count=n)
         calls.call(v.AddsOp, dst, dst, scalar=1, count=n)
-        calls.call(r.Recip1Op, dst, dst, tmp[0], count=n)
+        calls.call(counts.Recip1Op, dst, dst, tmp[0], count=n)
 
 
 RECIPES: dict[str, Recipe] = {
@@ -68,18 +69,18 @@ RECIPES: dict[str, Recipe] = {
     "log": Chain(step(v.LnOp)),
     "sqrt": Chain(step(v.SqrtOp)),
     "relu": Chain(step(v.ReluOp)),
-    "floor": Chain(step(r.RoundToOp, mode=RoundMode.FLOOR)),
-    "ceil": Chain(step(r.RoundToOp, mode=RoundMode.CEIL)),
-    "rint": Chain(step(r.RoundToOp, mode=RoundMode.RINT)),
-    "trunc": Chain(step(r.RoundToOp, mode=RoundMode.TRUNC)),
+    "floor": Chain(step(counts.RoundToOp, mode=RoundMode.FLOOR)),
+    "ceil": Chain(step(counts.RoundToOp, mode=RoundMode.CEIL)),
+    "rint": Chain(step(counts.RoundToOp, mode=RoundMode.RINT)),
+    "trunc": Chain(step(counts.RoundToOp, mode=RoundMode.TRUNC)),
     "not": Chain(step(v.MulsOp, scalar=-1), step(v.AddsOp, scalar=1)),
-    "rsqrt": Root(r.Rsqrt1Op),
-    "reciprocal": Root(r.Recip1Op),
+    "rsqrt": Root(counts.Rsqrt1Op),
+    "reciprocal": Root(counts.Recip1Op),
     "sigmoid": Sigmoid(),
-    "tanh": Mathematics(r.Tanh1Op),
-    "erf": Mathematics(r.Erf1Op),
-    "sin": Mathematics(r.Sin1Op),
-    "cos": Mathematics(r.Cos1Op),
-    "tan": Mathematics(r.Tan1Op),
-    "atan": Mathematics(r.Atan1Op),
+    "tanh": Mathematics(counts.Tanh1Op),
+    "erf": Mathematics(counts.Erf1Op),
+    "sin": Mathematics(counts.Sin1Op),
+    "cos": Mathematics(counts.Cos1Op),
+    "tan": Mathematics(counts.Tan1Op),
+    "atan": Mathematics(counts.Atan1Op),
 }
