@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory for the results of kernels: blocks that are used again when no array on them is left.
 
-A fresh block of 64 MB costs the system four times as long (page faults) as a kernel takes to fill it.
+Page faults make filling a fresh block of 64 MB take about twice as long as filling a used one (10.6 and 5.7 ms
+with numpy on a two-core x86 machine).
 """
 
 from __future__ import annotations
