@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -102,7 +102,7 @@ class KernelPrinter:
         lines = [
             *self._comment(),
             "",
-            *(f'#include "{h}"' for h in self._headers()),
+            *(f'#include "{h}"' for h in headers([self.kernel])),
             "using namespace AscendC;",
             "",
         ]
@@ -116,13 +116,6 @@ class KernelPrinter:
     def _plain(self, e: Expr) -> str:
         """An expression of host values, for people."""
         return plain_text(e, self.host_signs)
-
-    def _headers(self) -> list[str]:
-        used = {type(op).HEADER for op in self.kernel.walk() if isinstance(op, ApiOp)} | {
-            "gaf_compat.h",
-            "gaf_scalar.h",
-        }
-        return [h for h in HEADERS if h in used]
 
     def _comment(self) -> Iterator[str]:
         kernel = self.kernel
@@ -169,21 +162,10 @@ class KernelPrinter:
 
     def _start(self) -> Iterator[str]:
         """The kernel's type, and where in the launch this core stands."""
-        kind = self.kernel.kind.data
-        task = kind.cpp
-        if kind is KernelKind.AIV and any(isinstance(op, SyncAllOp) for op in self.kernel.walk()):
-            task = (
-                "KERNEL_TYPE_MIX_AIV_1_0"  # barriers between vector cores need the scheduler of a mix kernel
-            )
-        yield f"{INDENT}KERNEL_TASK_TYPE_DEFAULT({task});"
+        yield f"{INDENT}KERNEL_TASK_TYPE_DEFAULT({task_type(self.kernel)});"
         used = self._used_names()
-        if "block" in used and kind is KernelKind.MIX:
-            yield f"{INDENT}int64_t block = GetBlockIdx();  // index of the group"
-            yield f"{INDENT}if ASCEND_IS_AIV {{"
-            yield f"{INDENT * 2}block /= GetSubBlockNum();"
-            yield f"{INDENT}}}"
-        elif "block" in used:
-            yield f"{INDENT}const int64_t block = GetBlockIdx();"
+        if "block" in used:
+            yield from (INDENT + line for line in core_index("block", self.kernel.kind.data))
         if "blocks" in used:
             yield f"{INDENT}const int64_t blocks = GetBlockNum();"
         yield ""
@@ -226,6 +208,34 @@ class KernelPrinter:
         yield from self._block(op.body.block, depth + 1)
         self.signs.low = saved.low
         yield f"{pad}}}"
+
+
+def headers(kernels: Sequence[KernelOp]) -> list[str]:
+    """The device library's headers that the kernels need, in the order of their inclusion."""
+    used = {type(op).HEADER for k in kernels for op in k.walk() if isinstance(op, ApiOp)}
+    return [h for h in HEADERS if h in used | {"gaf_compat.h", "gaf_scalar.h"}]
+
+
+def member_function(kernel: KernelOp) -> str:
+    """Name of the device function that a kernel is where another entry calls it."""
+    return f"{kernel.sym_name.data}_member"
+
+
+def task_type(kernel: KernelOp) -> str:
+    """The toolkit's name of a kernel's type."""
+    if kernel.kind.data is KernelKind.AIV and any(isinstance(op, SyncAllOp) for op in kernel.walk()):
+        return "KERNEL_TYPE_MIX_AIV_1_0"  # barriers between vector cores need the scheduler of a mix kernel
+    return kernel.kind.data.cpp
+
+
+def core_index(name: str, kind: KernelKind) -> list[str]:
+    """Lines that define `name`: the number of the core in its launch; of its group in mix kernels."""
+    if kind is not KernelKind.MIX:
+        return [f"const int64_t {name} = GetBlockIdx();"]
+    return [
+        f"int64_t {name} = GetBlockIdx();  // index of the group",
+        "if ASCEND_IS_AIV {", f"{INDENT}{name} /= GetSubBlockNum();", "}",
+    ]  # fmt: skip
 
 
 def _uses(op: Operation, name: str) -> bool:

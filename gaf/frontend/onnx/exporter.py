@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -43,16 +44,27 @@ def export_model(
     path: str | os.PathLike[str] | None = None,
     functions: bool = True,
     external_data: bool | None = None,
+    operators: Callable[[FusedOp], Operator | None] | None = None,
 ) -> onnx.ModelProto:
     """The model as ONNX; with `path` also written to a file, whole or not at all.
 
     Inputs, outputs and symbolic dims keep their names. Each `graph.fused` is a call of a function of the
     domain `gaf.fused`, equal ones of the same function; with `functions=False` its ops stand in the graph.
+    `operators` names those that are single nodes instead, of operators that only the reader's toolkit knows.
     `external_data` puts weights of 1 KiB and more into `<file name>.data`; None: if they exceed 1.5 GB.
 
     Raises UnsupportedError for an op without an ONNX form, InvalidInputError if the file can't be written.
     """
-    return _Exporter(model, functions).run(Path(path) if path is not None else None, external_data)
+    return _Exporter(model, functions, operators).run(Path(path) if path is not None else None, external_data)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A node that stands for a fused op: `inputs` are numbers of the op's operands."""
+
+    domain: str
+    type: str
+    inputs: Sequence[int]
 
 
 class GraphScope(Scope):
@@ -124,9 +136,12 @@ class FunctionScope(Scope):
 
 
 class _Exporter:
-    def __init__(self, model: Model, with_functions: bool) -> None:
+    def __init__(
+        self, model: Model, with_functions: bool, operators: Callable[[FusedOp], Operator | None] | None
+    ) -> None:
         self.model = model
         self.with_functions = with_functions
+        self.operators = operators or (lambda op: None)
         self.opset = _choose_opset(model)
         self.scope = GraphScope(self.opset, model)
         self.functions: dict[bytes, FunctionProto] = {}  # body without names -> function
@@ -174,6 +189,8 @@ class _Exporter:
                     scope.define(op.result, scope.constant(op.value.array, stem or "const"))
                 case WeightOp():
                     scope.define(op.result, scope.weight(op.weight.data, tensor_type(op.result)))
+                case FusedOp() if (operator := self.operators(op)) is not None:
+                    self._write_operator(scope, op, operator, wanted)
                 case FusedOp() if self.with_functions:
                     self._write_call(scope, op, wanted)
                 case LoopOp() | IfOp():
@@ -281,6 +298,17 @@ class _Exporter:
         self._write_block(scope, op.block, inner)
         for value, result in zip(op.yielded, op.outputs):
             scope.define(result, scope.names[value])
+
+    def _write_operator(
+        self, scope: Scope, op: FusedOp, operator: Operator, wanted: dict[SSAValue, str]
+    ) -> None:
+        names = [wanted.get(r) or scope.unique(r.name_hint or op.label.data) for r in op.outputs]
+        inputs = [scope.names[op.operands[i]] for i in operator.inputs]
+        scope.node(operator.type, inputs, names, operator.domain, {}, op.label.data)
+        for result, name in zip(op.outputs, names):
+            scope.define(result, name)
+            if scope is self.scope and result not in wanted:
+                self.infos.append(value_info(name, tensor_type(result)))
 
     # -- functions ----------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
-from gaf.dialects.graph.ops.structure import WeightOp
+from gaf.dialects.graph.ops.structure import FusedOp, WeightOp
 from gaf.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gaf.dialects.graph.model import Model
     from gaf.report.model import Report
 
-MODEL, MANIFEST = "optimized_model.onnx", "ir/bundle.json"
+MODEL, MANIFEST, OPERATORS = "optimized_model.onnx", "ir/bundle.json", "aclnn"
 ENTRIES = frozenset(
     {
         MODEL,
@@ -38,6 +38,7 @@ ENTRIES = frozenset(
         "host",
         "check",
         "torch",
+        OPERATORS,
         "verify",
         "CMakeLists.txt",
         "README.md",
@@ -152,8 +153,8 @@ def _cannot_write(target: Path, error: OSError) -> InvalidInputError:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def write_model(fused: FusedModel, space: Workspace) -> None:
-    """`optimized_model.onnx`, every level as text, kernels with host code and build files."""
+def write_model(fused: FusedModel, space: Workspace, operators: bool = False) -> None:
+    """`optimized_model.onnx`, every level as text, kernels with host code and build files; `operators`: also `aclnn/`."""
     from gaf.codegen.project import project_files
     from gaf.frontend.onnx.exporter import export_model
     from gaf.target import chip
@@ -173,9 +174,32 @@ def write_model(fused: FusedModel, space: Workspace) -> None:
     soc = chip(fused.config.target).soc_version
     files = project_files([k.ascendc for k in kernels], soc, list(super_kernels.values()))
     files["README.md"] = _README.format(
-        name=fused.source_model.name, kernels=files["README.md"].partition("\n")[2].strip()
+        name=fused.source_model.name,
+        operators=_OPERATORS_ROW if operators else "",
+        kernels=files["README.md"].partition("\n")[2].strip(),
     )
     space.write(files)
+    if operators:
+        _write_operators(fused, space)
+
+
+def _write_operators(fused: FusedModel, space: Workspace) -> None:
+    """`aclnn/`: the kernels as an operator project, and the model as ATC reads it once that is installed."""
+    from gaf.codegen.operator_project import ONNX_DOMAIN, operator_files, operators
+    from gaf.frontend.onnx.exporter import Operator, export_model
+    from gaf.runtime.executor import kernel_args, kernel_names
+
+    kernels = {k.name: k.ascendc for k in fused.kernels}
+    groups = sorted({tuple(n for n in kernel_names(op) if n in kernels) for op in fused.fused_ops} - {()})
+    made, left_out = operators([[kernels[name] for name in group] for group in groups])
+    types = {op.variants[0].sym_name.data: op.type for op in made}
+
+    def operator(op: FusedOp) -> Operator | None:
+        first = next(iter(kernel_names(op)), "")
+        return Operator(ONNX_DOMAIN, types[first], kernel_args(op)) if first in types else None
+
+    space.write({f"{OPERATORS}/{path}": text for path, text in operator_files(made, left_out).items()})
+    export_model(fused.model, space.folder / OPERATORS / "model.onnx", functions=False, operators=operator)
 
 
 def write_report(report: Report, sources: Mapping[str, str], space: Workspace) -> None:
@@ -241,6 +265,8 @@ def _contents(array: np.ndarray) -> tuple[Any, ...]:
     return str(array.dtype), array.shape, hashlib.sha256(data.reshape(-1).view(np.uint8)).digest()
 
 
+_OPERATORS_ROW = "| `aclnn/` | the kernels as an operator project of CANN, with the ONNX parser plugin for ATC |\n"
+
 _README = """\
 # {name}: a fused model
 
@@ -255,7 +281,7 @@ runtime. `gaf run THIS_FOLDER --inputs in.npz` runs the generated kernels.
 | `kernels/`, `host/`, `CMakeLists.txt` | the kernels in Ascend C, their host tiling and launch functions, and how to build them |
 | `check/` | a program that runs every kernel on stored inputs and compares the results |
 | `torch/` | the kernels as PyTorch operators |
-| `verify/` | inputs, outputs and tolerances of the verification |
+{operators}| `verify/` | inputs, outputs and tolerances of the verification |
 
 {kernels}
 """

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gaf.errors import EXIT_COMPILER, EXIT_OK, InvalidInputError
@@ -45,6 +45,10 @@ SUBFOLDERS = {
 """Include folders relative to the folder of each header; layouts of CANN 8 and 9."""
 
 
+OPERATOR_MACROS = ("GET_TILING_DATA_WITH_STRUCT(T, t, p)=T t = *(__gm__ T *)(p)",)
+"""What the toolkit's build of an operator project defines for kernels, with the same types."""
+
+
 @dataclass
 class Checked:
     """A kernel and what the compiler said about it (empty: fine)."""
@@ -73,7 +77,10 @@ def run(args: argparse.Namespace, out: Output) -> int:
 
     if not args.cann:
         raise InvalidInputError("no toolkit is named", hint="--cann PATH, or set ASCEND_HOME_PATH")
-    kernels = sorted(Path(args.folder, "kernels").glob("*.cpp"))
+    folder = Path(args.folder)
+    kernels: list[tuple[str, Path, list[str]]] = [(path.stem, path, []) for path in sorted(folder.glob("kernels/*.cpp"))]
+    macros = [f"-D{macro}" for macro in OPERATOR_MACROS]
+    kernels += [(str(path.relative_to(folder)), path, macros) for path in sorted(folder.glob("aclnn/op_kernel/*.cpp"))]
     if not kernels:
         raise InvalidInputError(
             "there are no kernels", where=args.folder, expected="a folder that `gaf fuse` wrote"
@@ -85,13 +92,14 @@ def run(args: argparse.Namespace, out: Output) -> int:
         out.progress("type-check") as show,
         tempfile.TemporaryDirectory() as scratch,
     ):
-        flags = [*_precompiled(command, includes, Path(scratch)), *(f"-I{folder}" for folder in includes)]
+        flags = [*_precompiled(command, includes, Path(scratch)), *(f"-I{include}" for include in includes)]
         checked: list[Checked] = []
         with ThreadPoolExecutor(max(1, args.jobs)) as pool:
-            for result in pool.map(lambda path: _check([*command, *flags], path), kernels):
+            for result in pool.map(lambda k: _check([*command, *flags, *k[2]], k[1], k[0]), kernels):
                 checked.append(result)
                 show(result.name, len(checked), len(kernels))
-        host = [_check_host(command, Path(args.folder), path, flags) for path, flags in host_code(args)]
+        plain = [c for c in command if not c.startswith("-D")]
+        host = [_check([*plain, *flags], folder / name, name) for name, flags in host_code(args)]
     bad = [c for c in checked if c.errors]
     wrong = [c for c in host if c.errors]
     lines = [
@@ -115,19 +123,25 @@ def run(args: argparse.Namespace, out: Output) -> int:
 def host_code(args: argparse.Namespace) -> Iterator[tuple[str, list[str]]]:
     """Host sources that compile without generated stubs, with the flags that they need.
 
-    The check program needs the toolkit's acl headers; without them it is left out.
+    The check program needs the toolkit's acl headers, an operator project those of the graph engine; without them
+    they are left out.
     """
     folder = Path(args.folder)
     if (folder / "host/launch.cpp").is_file():
         yield "host/launch.cpp", ["-DGAF_CANN9"]
-    acl = min(Path(args.cann).rglob("acl/acl.h"), key=lambda p: (len(p.parts), str(p)), default=None)
+    acl = _nearest(args.cann, "acl/acl.h")
     if acl is not None and (folder / "check/main.cpp").is_file():
         yield "check/main.cpp", [f"-I{folder / 'host'}", f"-I{acl.parents[1]}"]
+    graph = [_nearest(args.cann, name) for name in ("register/op_def_registry.h", "tiling/platform/platform_ascendc.h")]
+    if None not in graph:
+        flags = [f"-I{path.parents[depth]}" for path, depth in zip(graph, (1, 2)) if path is not None]
+        for path in sorted([*folder.glob("aclnn/op_host/*.cpp"), *folder.glob("aclnn/framework/*/*.cc")]):
+            yield str(path.relative_to(folder)), flags
 
 
-def _check_host(command: Sequence[str], folder: Path, name: str, flags: Sequence[str]) -> Checked:
-    plain = [c for c in command if not c.startswith("-D")]
-    return replace(_check([*plain, *flags], folder / name), name=name)
+def _nearest(root: str, header: str) -> Path | None:
+    """The place of a header that is the least deep below `root`."""
+    return min(Path(root).rglob(header), key=lambda p: (len(p.parts), str(p)), default=None)
 
 
 def include_folders(toolkit: Path) -> list[Path]:
@@ -164,11 +178,11 @@ def _precompiled(command: Sequence[str], includes: Sequence[Path], scratch: Path
         yield from ("-include", str(header))
 
 
-def _check(command: Sequence[str], path: Path) -> Checked:
+def _check(command: Sequence[str], path: Path, name: str) -> Checked:
     done = subprocess.run(
         [*command, f"-I{path.parent}", str(path)], capture_output=True, text=True, errors="replace"
     )
     errors = [line for line in done.stderr.splitlines() if "error" in line]
     if done.returncode and not errors:
         errors = done.stderr.splitlines()[:5] or [f"the compiler ended with exit code {done.returncode}"]
-    return Checked(path.stem, errors, done.stderr)
+    return Checked(name, errors, done.stderr)

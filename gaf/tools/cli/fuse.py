@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--inputs", metavar="FILE.npz", help="inputs for verification (default: random ones)")
     parser.add_argument("--no-verify", action="store_true", help="neither build nor run the kernels")
+    parser.add_argument(
+        "--aclnn", action="store_true", help="also write the kernels as an operator project of CANN, for aclnn and ATC"
+    )
     add_engine_options(parser)
 
 
@@ -63,7 +66,7 @@ def run(args: argparse.Namespace, out: Output) -> int:
                 engine = resolve_engine(args.engine, out)
                 engines = ["host", "check"] if args.engine == "auto" and engine == "host" else [engine]
                 inputs, verifications = verify(fused, engines, inputs, out)
-        report = write(fused, inputs, verifications, space, out)
+        report = write(fused, inputs, verifications, space, out, args.aclnn)
         space.publish()
     finally:
         space.discard()
@@ -92,8 +95,9 @@ def write(
     verifications: list[Verification],
     space: bundle.Workspace,
     out: Output,
+    operators: bool = False,
 ) -> Report:
-    """Fill the new folder; returns the report."""
+    """Fill the new folder, with `operators` also `aclnn/`; returns the report."""
     from gaf.dialects.graph.model import bind_symbols
     from gaf.report.model import build_report, verification_json
 
@@ -105,7 +109,7 @@ def write(
         )
     with out.phase("write"):
         report = build_report(fused, worst(verifications), symbols)
-        bundle.write_model(fused, space)
+        bundle.write_model(fused, space, operators)
         bundle.write_report(report, {k.name: k.source for k in fused.kernels}, space)
         recorder = CaseRecorder(verifications)
         if inputs is not None and verifications:
