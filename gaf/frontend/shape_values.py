@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from xdsl.traits import is_side_effect_free
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, expr, product
@@ -60,6 +61,8 @@ def shape_value(op: GraphOp) -> list[np.ndarray]:
 def evaluate(op: GraphOp, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:
     """The results of `op` on known operands (one array per result), or None if they are not known."""
     types = op.result_tensor_types()
+    if not is_side_effect_free(op):  # it asks other ranks, draws random numbers or calls the user's code
+        return None
     try:
         if any(is_symbolic(a) for a in operands) and isinstance(op.meaning(), Opaque):
             # e.g. TopK or NonZero: their order and equality tests say nothing about sizes not yet known

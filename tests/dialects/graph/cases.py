@@ -577,7 +577,16 @@ def conv() -> Iterator[Case]:
     yield Case("average_pool", (normal(1, 1, 5, 5),), {**uneven, "count_include_pad": False}, 1e-4)
 
 
-FAMILIES = (unary, binary, compare, casts, reduce, matmul, norm, shape, index, create, conv)
+def collective() -> Iterator[Case]:
+    alone = {"tolerance": None, "why_not": "no reference runs several ranks"}
+    for reduce in ("sum", "mean", "max", "min", "prod"):
+        yield Case("all_reduce", (normal(2, 3),), {"reduce": reduce, "ranks": 2, "group": ""}, **alone)
+    yield Case("all_reduce", (normal(3, dtype=F16),), {"reduce": "sum", "ranks": 0, "group": "tp"}, **alone)
+    yield Case("all_gather", (normal(2, 3),), {"axis": 1, "ranks": 4, "group": ""}, **alone)
+    yield Case("reduce_scatter", (normal(4, 6),), {"reduce": "sum", "axis": -1, "ranks": 3, "group": ""}, **alone)
+
+
+FAMILIES = (unary, binary, compare, casts, reduce, matmul, norm, shape, index, create, conv, collective)
 
 
 def all_cases() -> list[Case]:

@@ -241,7 +241,9 @@ def export(op: GraphOp, arrays: Sequence[np.ndarray], opset: int) -> onnx.ModelP
         ],
         ctx.initializers,
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    others = sorted({n.domain for n in ctx.nodes} - {""})
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in others)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     onnx.checker.check_model(model, full_check=True)
     return model
 

@@ -26,5 +26,6 @@ FAMILIES = (
     "conv",
     "pool",
     "resize",
+    "collective",
 )
 """Modules of this package that define graph ops. A new family is one more name here."""

@@ -57,7 +57,7 @@ class Identity(Expansion):
     ATEN = tuple(
         f"aten.{name}.default"
         for name in ("alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "positive")
-    )
+    ) + ("_c10d_functional.wait_tensor.default",)
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
