@@ -50,6 +50,7 @@ def prune(region: Region) -> Region:
         [region.inputs[i] for i in used_inputs],
         outputs,
         {numbers[n]: region.origins[n] for n in live},
+        region.one_pass,
     )
 
 

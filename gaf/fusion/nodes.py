@@ -60,13 +60,17 @@ class Handed:
 
 @dataclass
 class Region:
-    """The nodes of a group in dependency order, its axes (name -> extent), inputs and outputs."""
+    """The nodes of a group in dependency order, its axes (name -> extent), inputs and outputs.
+
+    `one_pass`: dependent reductions may be folded in one pass over their axes (`gaf.fusion.online`).
+    """
 
     axes: dict[str, Expr] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     inputs: list[SSAValue | Handed] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
     origins: dict[int, str] = field(default_factory=dict)  # node -> model node name
+    one_pass: bool = True
 
     @property
     def input_types(self) -> list[TensorType]:

@@ -46,6 +46,9 @@ __all__ = [
     "read_elements", "reads_in", "region_bytes",
 ]  # fmt: skip
 
+SEVERAL_PASSES = "gaf.several_passes"
+"""Attribute of an op: its reductions aren't folded in one pass with those that they depend on."""
+
 _PRODUCT = scalar.Call("mul", (scalar.Arg(0), scalar.Arg(1)))
 
 
@@ -60,7 +63,7 @@ class Builder:
     def __init__(self, ops: Iterable[Operation], strict: bool) -> None:
         self.members = set(ops)
         self.strict = strict
-        self.region = Region()
+        self.region = Region(one_pass=not strict and not any(SEVERAL_PASSES in op.attributes for op in self.members))
         self.table: dict[tuple[Node, str], int] = {}
         self.memo: dict[tuple, int] = {}
         self.meanings: dict[Operation, Meaning | View | Opaque] = {}

@@ -17,6 +17,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, product
 from gaf.dialects.common.lanes import MAX_LANES, MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
+from gaf.fusion.online import fold_passes
 from gaf.fusion.piecewise import guard_names
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
 from gaf.fusion.split import Split, choose_split
@@ -312,7 +313,7 @@ def _vector(region: Region) -> list[Schedule]:
     streamed = Schedule(lanes, rows, grid, inner, streamed=True, folded=folded)
     whole = lanes in reduced and set(folded) <= {rows}
     along = any(n in reduced for o in region.outputs for e in o.index for n in e.names())
-    split = choose_split(region.axes, reduced, lanes, max(reduction_levels(region).values()), along)
+    split = choose_split(region.axes, reduced, lanes, len(fold_passes(region)), along)
     if split is not None and not (whole and _fits(region, reduced)):
         return [replace(streamed, split=split)]
     return [replace(streamed, streamed=False), streamed] if whole else [streamed]
@@ -450,14 +451,6 @@ def _fits(region: Region, reduced: Sequence[str]) -> bool:
     """True if complete rows of the reduced axes are short enough to stay in UB."""
     size = product([region.axes[a] for a in reduced]).as_int()
     return size is not None and size <= WHOLE_ROW
-
-
-def reduction_levels(region: Region) -> dict[int, int]:
-    """reduce node -> number of reductions on the longest path up to it, itself included."""
-    depth: list[int] = []
-    for node in region.nodes:
-        depth.append(max((depth[a] for a in node.args), default=0) + (node.kind == "reduce"))
-    return {r: depth[r] for r in region.reductions()}
 
 
 def _vector_rows(

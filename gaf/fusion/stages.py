@@ -241,6 +241,6 @@ class _Cuts:
         nodes = list(self.region.nodes)
         for i, (number, (_, node)) in enumerate(known.items()):
             nodes[number] = replace(node, input=first + i)
-        stage = prune(Region(dict(self.region.axes), nodes, arrays, list(outputs), dict(self.region.origins)))
+        stage = prune(Region(dict(self.region.axes), nodes, arrays, list(outputs), dict(self.region.origins), self.region.one_pass))
         collapse(stage)
         return prune(stage)

@@ -13,6 +13,7 @@ from gaf.dialects.ascendc.cycles import VECTOR_F32
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.contract import tensor_type
+from gaf.fusion.online import fold_passes
 from gaf.fusion.region import Handed, Region, read_elements
 from gaf.fusion.schedule import Schedule
 
@@ -257,11 +258,8 @@ def _live(region: Region) -> int:
 
 
 def _passes(region: Region) -> int:
-    """Times that the streamed axis is walked: the longest chain of reductions, and once for the outputs."""
-    depth: list[int] = []
-    for node in region.nodes:
-        depth.append(max((depth[a] for a in node.args), default=0) + (node.kind == "reduce"))
-    return 1 + max(depth, default=0)
+    """Times that the streamed axis is walked: once for every pass of reductions, and once for the outputs."""
+    return 1 + len(fold_passes(region))
 
 
 def value_bytes(value: SSAValue, env: Sizes) -> int:

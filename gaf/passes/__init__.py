@@ -9,6 +9,7 @@ PASS_MODULES: tuple[str, ...] = (
     "gaf.passes.graph.sink_views",
     "gaf.passes.graph.fold_batch_norm",
     "gaf.passes.graph.pack_matmuls",
+    "gaf.passes.graph.several_passes",
     "gaf.passes.graph.fuse",
     "gaf.passes.graph.lower_graph",
     "gaf.passes.tile.tile_plan",

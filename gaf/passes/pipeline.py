@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from gaf.errors import GafError, InternalError, InvalidInputError
+from gaf.fusion import online
 from gaf.passes.boundary import check_level
 from gaf.passes.diagnostics import first_line
 from gaf.passes.registry import parse_passes
@@ -30,13 +31,16 @@ FOLD_BATCH_NORM = "fold-batch-norm"
 
 def graph_pipeline(autofuse: bool, strict: bool, disabled: Collection[str] = ()) -> str:
     """What a model goes through before kernels are searched: clean-up, BatchNorm into weights, and packing, unless
-    only rules may join ops. `disabled` are names of rewrites to leave out: "fold-batch-norm", "pack-matmuls".
+    only rules may join ops. `disabled` are names of rewrites to leave out: "fold-batch-norm", "pack-matmuls",
+    "online-reductions".
     """
     steps = [GRAPH_CLEANUP]
     if autofuse and not strict and FOLD_BATCH_NORM not in disabled:
         steps.append(f"{FOLD_BATCH_NORM},canonicalize,dce")
     if autofuse and "pack-matmuls" not in disabled:
         steps.append(packing_pipeline(fold_scales=not strict))
+    if online.RULE in disabled:
+        steps.append("several-passes")
     return ",".join(steps)
 
 

@@ -16,7 +16,7 @@ from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import UnsupportedError
 from gaf.fusion.bounds import Bounds
-from gaf.fusion.region import NotFusible, Region
+from gaf.fusion.region import SEVERAL_PASSES, NotFusible, Region
 from gaf.fusion.schedule import Schedule
 from gaf.fusion.side_by_side import kernel_of
 from gaf.fusion.work import Sizes, Work, region_work
@@ -107,7 +107,8 @@ def structural_key(fused: FusedOp) -> tuple:
     """Equal for fused ops that compute the same function on the same types; names and places don't count."""
     numbers: dict[SSAValue, int] = {a: i for i, a in enumerate(fused.block.args)}
     bounds = Bounds()  # whether int64 values fit 32 bits decides how they are computed
-    parts: list[object] = [fused.in_stages, tuple((a.type, bounds.of(a)) for a in fused.block.args)]
+    several = any(SEVERAL_PASSES in op.attributes for op in fused.block.ops)
+    parts: list[object] = [fused.in_stages, several, tuple((a.type, bounds.of(a)) for a in fused.block.args)]
     for op in fused.block.ops:
         parts.append(_op_key(op, [numbers[o] for o in op.operands]))
         for r in op.results:

@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common import monoid
-from gaf.dialects.common.index import Expr, Func, ceildiv, const, map_atoms, round_up, sym
+from gaf.dialects.common.index import Expr, Func, const, map_atoms, sym
 from gaf.dialects.common.names import short_name
-from gaf.dialects.tile.builder import KernelBuilder, Loop, gm
+from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
 from gaf.fusion.region import Handed, Node, NotFusible, Output, Region, reads_in
-from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases, reduction_levels
+from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases
 from gaf.passes.tile.blocks import even_columns, grid_columns
 from gaf.passes.tile.cube import MAX_ROWS
+from gaf.passes.tile.lower_folds import FoldEmitter
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 STRIDE = 25  # levels of a region that one recursion of the emission goes down at most
-PART_LANES = 64  # a core's part of the lanes starts at a multiple of this
-MERGED_PARTS = 4  # states of a split reduction that are merged at a time
 KEPT_ELEMENTS = 8192  # of operands that stay in UB for the whole kernel: a sixth of it as f32
 
 
@@ -80,7 +78,7 @@ def lower_region(
             if isinstance(target, Handed):
                 handed[target] = _free(target.name_hint, {*symbols, *inputs, *outputs, *handed.values()})
         emitters.append(
-            _Emitter(
+            RegionEmitter(
                 stage.region,
                 stage.schedule,
                 [_array(v, arrays, handed, outputs) for v in stage.region.inputs],
@@ -127,7 +125,7 @@ def _array(
     return handed[value] if value.output is None else outputs[value.output]
 
 
-class _Emitter:
+class RegionEmitter:
     """Emits one stage: `inputs` and `outputs` name its arrays, `taken` can't name its axes, `suffix` ends their names."""
 
     kb: KernelBuilder
@@ -144,11 +142,11 @@ class _Emitter:
         self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
         self.part, self.slot = self.names["p"], self.names["q"]
         self.rename = self._axis_names()
-        self.axes = {self.rename[a]: region.axes[a] for a in self._axis_order()}
+        self.axes = {self.rename[a]: region.axes[a] for a in self.axis_order()}
         if schedule.split is not None:
             parts = const(schedule.split.parts)
             self.axes = {self.part: parts, self.slot: parts, **self.axes}
-        if set(self._axis_order()) == set(schedule.nest):
+        if set(self.axis_order()) == set(schedule.nest):
             self.axes[self.unit] = const(1)
         self.loaded = self._loaded_ahead()
         self.params = self._params(self.axes)
@@ -163,17 +161,21 @@ class _Emitter:
 
     # -- names ------------------------------------------------------------------------------------
 
+    def free_name(self, name: str) -> str:
+        """`name`, unless an array of the stage has it."""
+        return _free(name, [*self.inputs, *self.outputs])
+
     def _fresh(self, name: str) -> str:
         return _free(f"{name}_{self.suffix}" if self.suffix else name, self.taken)
 
-    def _axis_order(self) -> list[str]:
+    def axis_order(self) -> list[str]:
         """Grid axes, rows, lanes, then the axes that only inner phases have."""
         s = self.schedule
         order = [*s.walked, *([s.rows] if s.rows else []), s.lanes]
         inner = [x for level in reversed(s.levels) for m in level for x in (m.columns, m.summed)]
         return list(dict.fromkeys(order + inner))
 
-    def _grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
+    def whole_grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
         """The grid; a kernel that folds everything into one element has one step of a unit axis."""
         return list(steps) or [(self.unit, const(1))]
 
@@ -183,7 +185,7 @@ class _Emitter:
         if s.rows:
             names[s.rows] = self.m
         names[s.lanes] = self.n
-        inner = [a for a in self._axis_order() if a not in names]
+        inner = [a for a in self.axis_order() if a not in names]
         stems = ["k"] if len(inner) == 1 else [f"k{i}" for i in range(len(inner))]
         names.update(zip(inner, (self._fresh(x) for x in stems)))
         return names
@@ -220,7 +222,7 @@ class _Emitter:
 
     def tile_axes(self, node: Node) -> list[str]:
         """The axes of a node's tile in physical order: rows, then the lanes of its phase."""
-        return [self.rename[a] for a in self._axis_order() if a in node.axes and a not in self.schedule.walked]
+        return [self.rename[a] for a in self.axis_order() if a in node.axes and a not in self.schedule.walked]
 
     # -- values -----------------------------------------------------------------------------------
 
@@ -327,7 +329,7 @@ class _Emitter:
         else:
             self._vector()
 
-    def _kept_steps(self) -> list[tuple[str, Expr]]:
+    def kept_steps(self) -> list[tuple[str, Expr]]:
         """The grid of a vector kernel: all axes but the reduced ones."""
         s = self.schedule
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
@@ -339,9 +341,9 @@ class _Emitter:
 
     def _vector(self) -> None:
         if self.schedule.split is not None:
-            self._split()
+            FoldEmitter(self).split()
             return
-        steps = self._grid(self._kept_steps())
+        steps = self.whole_grid(self.kept_steps())
         self._keep_rows([a for a, _ in steps])
         with self.kb.grid(steps), self.scope():
             if not self.loaded:
@@ -434,7 +436,7 @@ class _Emitter:
             operand = self.value(node.args[0])
             for i, out in enumerate(self.region.outputs):
                 if phase in self.phases[out.node]:
-                    self._store(i, [a for a, _ in steps])
+                    self.store(i, [a for a, _ in steps])
             loop.yield_(collect=[operand])
         return self.kb.move(loop.results[0], slots=2)
 
@@ -487,15 +489,15 @@ class _Emitter:
             if len(self.schedule.levels) not in self.phases[i]:
                 continue
             hoistable = axis not in node.axes and axis not in node.over and not (node.axes & inside)
-            if hoistable and self._ready(node) and self._is_vector(i):
+            if hoistable and self.is_ready(node) and self.is_vector(i):
                 if node.kind != "number":
                     self.operand(i)
 
-    def _is_vector(self, number: int) -> bool:
+    def is_vector(self, number: int) -> bool:
         contracts = self.region.contracts()
         return not any(number in self.region.nodes[c].args for c in contracts)
 
-    def _ready(self, node: Node) -> bool:
+    def is_ready(self, node: Node) -> bool:
         return all(
             self.region.nodes[a].kind == "number" or any(a in known for known in self.scopes) for a in node.args
         )
@@ -503,13 +505,13 @@ class _Emitter:
     def _finish(self, grid_axes: Sequence[str]) -> None:
         """Compute and store all outputs inside the open loops."""
         if self.schedule.streamed:
-            self._streamed(grid_axes)
+            FoldEmitter(self).stream(grid_axes)
             return
         for i, out in enumerate(self.region.outputs):
             if len(self.schedule.levels) in self.phases[out.node]:
-                self._store(i, grid_axes)
+                self.store(i, grid_axes)
 
-    def _store(self, number: int, grid_axes: Sequence[str]) -> None:
+    def store(self, number: int, grid_axes: Sequence[str]) -> None:
         out = self.region.outputs[number]
         index = self.index(out.index)
         node = self.region.nodes[out.node]
@@ -525,7 +527,7 @@ class _Emitter:
         """The tile to store: in the output's dtype, and along every tile axis of the index (an expanded value)."""
         node = self.region.nodes[out.node]
         indexed = {n for e in index for n in e.names()}
-        axes = [self.rename[a] for a in self._axis_order() if a not in self.schedule.walked and self.rename[a] in indexed]
+        axes = [self.rename[a] for a in self.axis_order() if a not in self.schedule.walked and self.rename[a] in indexed]
         if set(axes) <= set(self.tile_axes(node)):
             if node.dtype == out.type.dtype:
                 return self.value(out.node)
@@ -538,164 +540,3 @@ class _Emitter:
         full = self.kb.fill(False, dt.BOOL, axes) if node.dtype.is_bool else self.kb.fill(-0.0, dt.F32, axes)
         spread = self.kb.map("or" if node.dtype.is_bool else "add", self.operand(out.node), full, axes=axes)
         return self.kb.cast(spread, out.type.dtype)
-
-    def _streamed(self, grid_axes: Sequence[str]) -> None:
-        """Walk the reduced axis once per level of dependent reductions, then once more for the outputs."""
-        nest = self.schedule.nest
-        for current in self._by_level():
-            self._outside(nest)
-            self.scopes[-1].update(zip(current, self._folded(current, nest)))
-        self._finish_streamed(grid_axes)
-
-    def _finish_streamed(self, grid_axes: Sequence[str]) -> None:
-        """Store the outputs when all reductions are known."""
-        nest = self.schedule.nest
-        self._outside(nest)
-        along = [i for i, o in enumerate(self.region.outputs) if set(nest) & self._names(o.index)]
-        if along:
-            self._stored_along(along, nest, grid_axes)
-        for i in range(len(self.outputs)):
-            if i not in along:
-                self._store(i, grid_axes)
-
-    def _by_level(self) -> list[list[int]]:
-        """The reductions, those first that others depend on."""
-        levels = reduction_levels(self.region)
-        return [[r for r in levels if levels[r] == level] for level in sorted(set(levels.values()))]
-
-    def _split(self) -> None:
-        """Grids over parts of one reduced axis, one for every level of dependent reductions: each leaves its states in
-        a workspace. Behind a barrier, the next one starts from all of them; the last one makes the outputs.
-        """
-        s, kb = self.schedule, self.kb
-        assert s.split is not None
-        steps = self._kept_steps()
-        nest = s.nest
-        arrays = {r: self._state_array(r) for r in self.region.reductions()}
-        stored: dict[int, SSAValue] = {}
-        for current in self._by_level():
-            with kb.grid([(self.part, const(1)), *steps]), self.scope():
-                self._merged(stored)
-                self._outside(nest)
-                states = self._folded(current, nest)
-                for r, state in zip(current, states):
-                    at = self.index([sym(a) for a in self._state_axes(r)])
-                    kb.store(state, arrays[r], [sym(f"{self.part}.lo"), *at])
-                    stored[r] = arrays[r]
-            kb.sync()
-        along = any(set(nest) & self._names(o.index) for o in self.region.outputs)
-        last = [(self.part, const(1)), *steps] if along else self._grid(steps)
-        with kb.grid(last), self.scope():
-            self._merged(stored)
-            self._finish_streamed([a for a, _ in last])
-
-    def _state_axes(self, reduction: int) -> list[str]:
-        """The region's axes that the state of a reduction has."""
-        return [a for a in self._axis_order() if a in self.region.nodes[reduction].axes]
-
-    def _state_array(self, reduction: int) -> SSAValue:
-        """A workspace for the states of a reduction, one for every part."""
-        assert self.schedule.split is not None
-        shape = [const(self.schedule.split.parts), *(self.region.axes[a] for a in self._state_axes(reduction))]
-        return self.kb.workspace(shape, dt.F32, _free(f"states{reduction}", [*self.inputs, *self.outputs]))
-
-    def _merged(self, stored: Mapping[int, SSAValue]) -> None:
-        """The reductions that all cores have left in workspaces."""
-        assert self.schedule.split is not None
-        for r, array in stored.items():
-            with self.kb.at(self.region.origins.get(r) or self.kb.location):
-                function = self.region.nodes[r].function
-                axes = self.tile_axes(self.region.nodes[r])
-                parts = self.schedule.split.parts
-                with self.kb.for_(self.slot, min(parts, MERGED_PARTS) if axes else parts, carried=[self._identity(r)]) as loop:
-                    index = [sym(self.slot), *self.index([sym(a) for a in self._state_axes(r)])]
-                    states = self.kb.load(array, index, [self.slot, *axes])
-                    folded = self.kb.reduce(function, states, [self.slot])
-                    loop.yield_(carried=[self.kb.merge(function, loop.carried[0], folded)])
-            self.scopes[-1][r] = loop.results[0]
-
-    def _bounds(self, axis: str) -> tuple[Expr, Expr] | None:
-        """The part of a reduced axis that a core folds; None: all of it."""
-        split = self.schedule.split
-        if split is None or split.axis != axis:
-            return None
-        size = ceildiv(self.region.axes[axis], split.parts)
-        size = round_up(size, PART_LANES) if axis == self.schedule.lanes else size
-        low = sym(f"{self.part}.lo") * size
-        return low, low + size
-
-    def _loop(self, axis: str, carried: Sequence[SSAValue] = ()) -> AbstractContextManager[Loop]:
-        """A loop over a reduced axis, or over the part of it that belongs to the core."""
-        return self.kb.for_(self.rename[axis], self._step(axis), carried, self._bounds(axis))
-
-    def _step(self, axis: str) -> Expr:
-        """The step of the loop over a reduced axis."""
-        if axis in self.schedule.walked:
-            return const(1)
-        return sym(self.names["tm" if self.rename[axis] == self.m else "tn"])
-
-    def _folded(self, reductions: Sequence[int], nest: Sequence[str]) -> Sequence[SSAValue]:
-        """The results of reductions over the current windows of `nest`, one loop for each axis."""
-        axis, *rest = nest
-        initial = [self._identity(r) for r in reductions]
-        with self._loop(axis, initial) as loop, self.scope():
-            if rest:
-                self._outside(rest, self._below(reductions))
-                parts = list(self._folded(reductions, rest))
-            else:
-                parts = [self._fold(r) for r in reductions]
-            states = []
-            for r, carried, part in zip(reductions, loop.carried, parts):
-                with self.kb.at(self.region.origins.get(r) or self.kb.location):
-                    states.append(self.kb.merge(self.region.nodes[r].function, carried, part))
-            loop.yield_(carried=states)
-        return loop.results
-
-    def _fold(self, number: int) -> SSAValue:
-        """A reduction of the tile at hand; axes walked in steps of 1 are no part of it."""
-        node = self.region.nodes[number]
-        over = [self.rename[a] for a in self._axis_order() if a in node.over and a not in self.schedule.walked]
-        if not over:
-            return self.operand(node.args[0])
-        with self.kb.at(self.region.origins.get(number) or self.kb.location):
-            return self.kb.reduce(node.function, self.operand(node.args[0]), over)
-
-    def _stored_along(self, outputs: Sequence[int], nest: Sequence[str], grid_axes: Sequence[str]) -> None:
-        """Loops over all reduced axes that compute and store outputs which have them."""
-        axis, *rest = nest
-        with self._loop(axis) as loop, self.scope():
-            if rest:
-                self._outside(rest, self._below([self.region.outputs[i].node for i in outputs]))
-                self._stored_along(outputs, rest, grid_axes)
-            else:
-                for i in outputs:
-                    self._store(i, grid_axes)
-            loop.yield_()
-
-    def _names(self, index: Sequence[Expr]) -> set[str]:
-        return {n for e in index for n in e.names()}
-
-    def _identity(self, number: int) -> SSAValue:
-        node = self.region.nodes[number]
-        return self.kb.fill(monoid.by_name(node.function).identity, dt.F32, self.tile_axes(node))
-
-    def _below(self, numbers: Sequence[int]) -> set[int]:
-        """Nodes that some nodes are computed from, themselves included."""
-        found: set[int] = set()
-        stack = list(numbers)
-        while stack:
-            number = stack.pop()
-            if number not in found:
-                found.add(number)
-                stack += self.region.nodes[number].args
-        return found
-
-    def _outside(self, axes: Sequence[str], needed: set[int] | None = None) -> None:
-        """Emit what is known by now (of `needed`) and doesn't vary along `axes`, outside of their loops."""
-        for i, node in enumerate(self.region.nodes):
-            if needed is not None and i not in needed:
-                continue
-            if node.axes & set(axes) or set(node.over) & set(axes) or node.kind in ("number", "contract"):
-                continue
-            if self._ready(node) and self._is_vector(i):
-                self.operand(i)

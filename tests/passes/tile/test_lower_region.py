@@ -106,14 +106,14 @@ CASES: dict[str, Model] = {
 def test_deep_regions_are_emitted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choices of choices are as deep as Python's stack: no recursion goes down more than STRIDE levels."""
     deepest = 0
-    emit = lower_region._Emitter._emit
+    emit = lower_region.RegionEmitter._emit
 
     def watched(self: object, number: int, node: object) -> SSAValue:
         nonlocal deepest
         deepest = max(deepest, sum(f.function == "watched" for f in inspect.stack(0)))
         return emit(self, number, node)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(lower_region._Emitter, "_emit", watched)
+    monkeypatch.setattr(lower_region.RegionEmitter, "_emit", watched)
     monkeypatch.setattr(lower_region, "STRIDE", 4)
     case = model({"x": ((4, 5, 6), dt.F32)}, lambda add, x: [overwritten(add, x)])
     fused = fuse(case)
