@@ -28,12 +28,12 @@ from gaf.fusion.region import build_region
 from gaf.runtime.compiler import find_compiler
 from tests.fusion.test_piecewise import Graph
 
-ROWS, LENGTH = 3, 40
+ROWS, LENGTH = 3, 32  # 1 / 32 is exact in float32
 Model = Callable[[Graph], SSAValue]
 
 
 class Rows(Graph):
-    """A graph on x, w: [3, 40] and p: [3, 1]; reductions keep their axis."""
+    """A graph on x, w: [3, 32] and p: [3, 1]; reductions keep their axis."""
 
     def __init__(self) -> None:
         super().__init__(x=[ROWS, LENGTH], w=[ROWS, LENGTH], p=[ROWS, 1])
@@ -308,7 +308,7 @@ def combine(monoid: str, a: Any, b: Any) -> Any:
     return {"sum": np.add, "max": np.maximum, "min": np.minimum}[monoid](a, b)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.integers(0, LENGTH), max_size=5), st.booleans(), st.sampled_from(MATCHES), st.integers(0, 9),
     st.sampled_from([0.1, 1.0, 300.0]), st.sampled_from([0.0, 1e4]), st.integers(0, LENGTH),
