@@ -22,6 +22,7 @@ PROGRAMS = {
     "high_level": ["high_level.asc"],
     "intercore": ["intercore.asc"],
     "publish": ["publish.asc"],
+    "cache_lines": ["cache_lines.asc"],
 }
 
 
@@ -103,16 +104,23 @@ def test_check_mode_finds_the_fault(fault: int, tmp_path: Path) -> None:
         assert sorted({v["rule"] for v in result.violations}) == wanted, explain(result)
 
 
-def test_a_message_does_not_overtake_the_copy_it_announces(tmp_path: Path) -> None:
-    program = build(tmp_path, "publish", "check", "FAULT=1")
+@pytest.mark.parametrize("name", ["publish", "cache_lines"])
+def test_a_message_does_not_overtake_the_copy_it_announces(name: str, tmp_path: Path) -> None:
+    program = build(tmp_path, name, "check", "FAULT=1")
     # without the device compiler's ordering of scalar access behind copies
     result = program.run(timeout=60, auto_sync=False)
     assert {v["rule"] for v in result.violations} == {"race-between-cores"}, explain(result)
 
 
+def test_a_message_stays_in_the_cache_until_its_line_is_cleaned(tmp_path: Path) -> None:
+    result = build(tmp_path, "cache_lines", "check", "FAULT=3").run(timeout=60)
+    assert {v["rule"] for v in result.violations} == {"cache-not-cleaned", "race-between-cores"}, explain(result)
+
+
 @pytest.mark.parametrize("mode", ["fast", "check"])
-def test_polling_for_a_word_that_nobody_writes_is_a_deadlock(mode: str, tmp_path: Path) -> None:
-    result = build(tmp_path, "publish", mode, "FAULT=2").run(timeout=60)
+@pytest.mark.parametrize("name", ["publish", "cache_lines"])
+def test_polling_for_a_word_that_nobody_writes_is_a_deadlock(name: str, mode: str, tmp_path: Path) -> None:
+    result = build(tmp_path, name, mode, "FAULT=2").run(timeout=60)
     assert result.returncode == 1 and result.launches[0].stuck, explain(result)
     assert "polls global memory" in explain(result)
 

@@ -155,9 +155,10 @@ uint64_t NextWait(uint64_t key)
     return ++Running()->waits[key];
 }
 
-void YieldCore()
+void YieldCore(const void* address)
 {
     CoreFiber* f = Running();
+    f->again = !f->looked.insert(address).second;
     f->wait = Wait::YIELD;
     if (f->launch->checking) {
         check::crossBlock(-3);

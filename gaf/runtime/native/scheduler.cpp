@@ -143,6 +143,7 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
     }
     syncs[0] = syncs[1] = 0;
     waits.clear();
+    looked.clear();
 
     const Hardware* kinds = kind == CoreKind::AIC ? AIC_MEMORY : AIV_MEMORY;
     const uint32_t count = kind == CoreKind::AIC ? 6 : 1;
@@ -311,7 +312,7 @@ bool Launch::RunGroup(Group& g)
         if (c->done) {
             --g.running;
         }
-        const bool polls = !c->done && c->wait == Wait::YIELD;
+        const bool polls = !c->done && c->wait == Wait::YIELD && c->again;
         g.polls = g.polls || polls;
         ran = ran || !polls;
     }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "fiber.h"
@@ -33,6 +34,7 @@ struct CoreFiber {
     Launch* launch = nullptr;
     Group* group = nullptr;
     bool probing = false, done = false;
+    bool again = false;    // Wait::YIELD: it has looked at this word of GM before
     bool streams = false;  // it has stored past the caches since the last StoresDone
     Wait wait = Wait::NOTHING;
     int waitId = 0;
@@ -44,6 +46,7 @@ struct CoreFiber {
     uint32_t pending2[FLAG_IDS] = {};
     uint64_t syncs[2] = {};  // SyncAll calls, by aivOnly
     std::map<uint64_t, uint64_t> waits;  // NextWait
+    std::unordered_set<const void*> looked;  // words of GM that YieldCore was called for
     uint64_t waitKey = 0;    // Wait::POST: the counter, until it has reached waitTarget
     std::unique_ptr<uint8_t[]> memory;
     CoreKind memoryKind = CoreKind::AIV;

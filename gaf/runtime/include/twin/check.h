@@ -119,9 +119,11 @@ GAF_CHECK_FN(void staticTensors(), )
 // GM view made by GlobalTensor::SetGlobalBuffer(p, elements): `bytes` is the declared size (0 = unknown).
 GAF_CHECK_FN(void gmView(const void* p, uint64_t bytes), )
 
-// Scalar writes to GM stay in the data cache of the core: cleaned(line) for DataCacheCleanAndInvalid of the
-// 64-byte line that holds `p`, null for the whole cache.
+// Scalar writes to GM stay in the data cache of the core: cacheCleaned for DataCacheCleanAndInvalid of the
+// 64-byte line that holds `p`, null for the whole cache. A line with writes is published with all that the scalar
+// unit has completed before; one without is dropped, and the next read learns what other cores published of it.
 GAF_CHECK_FN(void cacheCleaned(const void* p), )
+GAF_CHECK_FN(void cacheDropped(const void* p), )
 
 // Counter mode of the vector mask (SetMaskCount) is on: it must be off at the end of the kernel.
 GAF_CHECK_FN(void counterMode(bool on), )

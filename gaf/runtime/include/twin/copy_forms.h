@@ -216,14 +216,13 @@ inline void WriteGmByPassDCache(__gm__ T* address, T value)
                         gaf_twin::check::View{})) {
         gaf_twin::StoreScalar(address, value);
         gaf_twin::check::cacheCleaned(address);
-        gaf_twin::check::post(gaf_twin::ByPassKey(address), false);
     }
 }
 template <class T>
 inline T ReadGmByPassDCache(__gm__ T* address)
 {
-    gaf_twin::YieldCore();  // a loop that waits for another core gives it a turn
-    gaf_twin::check::awaitPosts(gaf_twin::ByPassKey(address), ~uint64_t(0));  // it sees the last write, and all before
+    gaf_twin::YieldCore(address);
+    gaf_twin::check::cacheDropped(address);  // it sees the last write, and all before
     gaf_twin::check::op(gaf_twin::Pipe::S, "ReadGmByPassDCache");
     if (!gaf_twin::Touch(gaf_twin::Pipe::S, "ReadGmByPassDCache", "addr", false, address, sizeof(T), 1, 0, sizeof(T),
                          gaf_twin::check::View{})) {

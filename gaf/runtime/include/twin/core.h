@@ -74,6 +74,7 @@ struct Core {
     int16_t deqOffsets[16] = {};
     bool deqSigns[16] = {}, deqVector = false;
     uint16_t merged[4] = {};  // GetMrgSortResult
+    bool scalarWrote = false;  // a scalar write to GM since the last DataCacheCleanAndInvalid
     // Registers of L0C -> GM copies.
     uint64_t fixScales = 0, fixScalar = 0;
     uint16_t fixNdNum = 1, fixSrcNd = 0, fixDstNd = 0;
@@ -109,19 +110,15 @@ void AwaitPosts(uint64_t key, uint64_t count);
 uint64_t NextWait(uint64_t key);
 
 // Keys of these counters: what they count, and two numbers that tell counters of one kind apart.
-enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE, ALL, BYPASS };
+enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE, ALL, LINE };
 
 constexpr uint64_t PostKey(PostKind kind, uint64_t a, uint64_t b)
 {
     return static_cast<uint64_t>(kind) << 60 | (a & 0xfffffffffffull) << 16 | (b & 0xffff);
 }
-inline uint64_t ByPassKey(const void* address)
-{
-    return PostKey(PostKind::BYPASS, reinterpret_cast<uint64_t>(address) >> 2, 0);
-}
 
-// A polling loop on GM gives the other cores a turn.
-void YieldCore();
+// A look at a word of GM gives the other cores a turn: it may be a loop that waits for one of them.
+void YieldCore(const void* address);
 
 const char* PositionName(AscendC::TPosition p);
 const char* EventName(AscendC::HardEvent e);

@@ -34,6 +34,11 @@ inline void DataSyncBarrier()
 template <class T, CacheLine LINE = CacheLine::SINGLE_CACHE_LINE, DcciDst DST = DcciDst::CACHELINE_ALL>
 inline void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor)
 {
+    gaf_twin::Core& core = gaf_twin::Current();
+    if (!core.scalarWrote) {  // there is nothing to clean: the next read is to see what another core wrote
+        gaf_twin::YieldCore(tensor.GetPhyAddr());
+    }
+    core.scalarWrote = false;
     gaf_twin::check::cacheCleaned(LINE == CacheLine::SINGLE_CACHE_LINE ? tensor.GetPhyAddr() : nullptr);
 }
 template <class T, CacheLine LINE>

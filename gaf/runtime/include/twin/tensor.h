@@ -219,12 +219,14 @@ public:
     void SetValue(uint64_t i, T value) const
     {
         if (Scalar("GlobalTensor::SetValue", "dst", true, i)) {
+            gaf_twin::Current().scalarWrote = true;
             ptr_[i] = value;
         }
     }
     T& operator()(uint64_t i) const
     {
         static thread_local T nowhere;
+        gaf_twin::Current().scalarWrote = true;
         return Scalar("GlobalTensor::operator()", "tensor", true, i) ? ptr_[i] : nowhere;
     }
 #if !defined(GAF_TWIN_LEAN)

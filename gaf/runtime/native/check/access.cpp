@@ -166,10 +166,14 @@ bool Engine::access(Pipe pipe, const char* api, const char* operand, bool write,
         }
         return true;   // never written, so nothing to order
     }
-    if (write && core_->pipe == static_cast<uint8_t>(Pipe::S) && place.argument != nullptr) {
-        core_->dirtyLines.insert(reinterpret_cast<uintptr_t>(ptr) / CACHE_LINE);
-    }
     Touch t;
+    if (core_->pipe == static_cast<uint8_t>(Pipe::S) && place.argument != nullptr) {
+        const uintptr_t line = reinterpret_cast<uintptr_t>(ptr) / CACHE_LINE;
+        if (write) {
+            core_->dirtyLines.insert(line);
+        }
+        t.polled = !write && core_->watchedLines.count(line) != 0;
+    }
     t.now = Access{core_->stamp, api, core_->node};
     t.now.stamp.flags =
         static_cast<uint8_t>(core_->stamp.flags | (core_->atomic && write ? STAMP_ATOMIC : 0));

@@ -99,6 +99,7 @@ struct Core {
     const char* node = "";
     bool atomic = false, counterMode = false, staticTensors = false;
     std::set<uintptr_t> dirtyLines;        // GM lines that the scalar unit wrote and did not clean
+    std::set<uintptr_t> watchedLines;      // GM lines that it dropped from its cache to see other cores' writes
     uint32_t buffersMade = 0;
     // the instruction in progress
     const char* api = nullptr;
@@ -157,6 +158,7 @@ public:
     void syncAllLeave(bool mix);
 
     void cacheCleaned(const void* p);
+    void cacheDropped(const void* p);
     void counterMode(bool on);
     void atomicMode(bool on);
     void setNode(const char* node);

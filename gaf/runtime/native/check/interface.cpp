@@ -105,6 +105,7 @@ void staticTensors() { GAF_CHECKED(staticTensors()) }
 void autoSync(bool on) { GAF_CHECKED(autoSync(on)) }
 void gmView(const void* p, uint64_t bytes) { GAF_CHECKED(gmView(p, bytes)) }
 void cacheCleaned(const void* p) { GAF_CHECKED(cacheCleaned(p)) }
+void cacheDropped(const void* p) { GAF_CHECKED(cacheDropped(p)) }
 void counterMode(bool on) { GAF_CHECKED(counterMode(on)) }
 void atomicMode(bool on) { GAF_CHECKED(atomicMode(on)) }
 void setNode(const char* node) { GAF_EITHER(setNode(node), setNode(node)) }

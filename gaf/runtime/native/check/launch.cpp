@@ -186,6 +186,7 @@ int Engine::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* 
     core->node = "";
     core->atomic = core->counterMode = core->staticTensors = false;
     core->dirtyLines.clear();
+    core->watchedLines.clear();
     core->api = nullptr;
     core->opFlags = 0;
     core->operands.clear();
@@ -366,10 +367,28 @@ void Engine::cacheCleaned(const void* p)
     if (core_ == nullptr) {
         return;
     }
+    std::set<uintptr_t> lines;
     if (p == nullptr) {
-        core_->dirtyLines.clear();
+        lines = core_->dirtyLines;
     } else {
-        core_->dirtyLines.erase(reinterpret_cast<uintptr_t>(p) / CACHE_LINE);
+        lines.insert(reinterpret_cast<uintptr_t>(p) / CACHE_LINE);
+    }
+    for (uintptr_t line : lines) {
+        const uint64_t key = PostKey(PostKind::LINE, line, 0);
+        if (core_->dirtyLines.erase(line) != 0) {
+            post(key, false);
+        } else {
+            cacheDropped(reinterpret_cast<const void*>(line * CACHE_LINE));
+        }
+    }
+}
+
+void Engine::cacheDropped(const void* p)
+{
+    if (core_ != nullptr) {
+        const uintptr_t line = reinterpret_cast<uintptr_t>(p) / CACHE_LINE;
+        core_->watchedLines.insert(line);
+        awaitPosts(PostKey(PostKind::LINE, line, 0), ~uint64_t(0));
     }
 }
 

@@ -70,6 +70,7 @@ struct Engine::Touch {
     Access now;
     uint8_t pipe;
     bool write;
+    bool polled = false;                   // of a word that other cores may write at any time: no later write waits for it
     uint32_t written = 0;                  // the state that this write makes
     uint32_t from = 0, to = 0;   // last state that was replaced in part by one of its own, and by which
     bool haveFrom = false;

@@ -132,6 +132,9 @@ uint32_t Engine::touchRead(Touch& t, StatePool& pool, uint32_t id, uint32_t slot
             noteRace(t, s.writer, true, offset);
         }
     }
+    if (t.polled) {
+        return id;
+    }
     uint32_t target;
     bool move = true;
     if (t.haveFrom && id == t.from) {
