@@ -17,6 +17,7 @@ PROGRAMS = {
     "static_tensors": ["static_tensors.asc"],  # CANN 9: __vector__, <<<>>>, addresses and flags by hand
     "mix_sync": ["mix_sync.asc"],
     "matmul_high": ["matmul_high.cpp"],
+    "matmul_tscm": ["matmul_tscm.cpp"],
     "atomic": ["atomic.asc"],
     "sort": ["sort.asc"],
     "high_level": ["high_level.asc"],
@@ -123,6 +124,11 @@ def test_polling_for_a_word_that_nobody_writes_is_a_deadlock(name: str, mode: st
     result = build(tmp_path, name, mode, "FAULT=2").run(timeout=60)
     assert result.returncode == 1 and result.launches[0].stuck, explain(result)
     assert "polls global memory" in explain(result)
+
+
+def test_vector_cores_have_of_l1_only_what_matmul_objects_read(tmp_path: Path) -> None:
+    result = build(tmp_path, "matmul_tscm", "check", "FAULT=1").run(timeout=60)
+    assert result.returncode == 1 and [v["rule"] for v in result.violations] == ["wrong-position"], explain(result)
 
 
 @pytest.mark.parametrize("mode", ["fast", "check"])

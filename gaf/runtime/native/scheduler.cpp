@@ -14,7 +14,8 @@ namespace {
 
 thread_local CoreFiber* currentFiber = nullptr;
 
-constexpr Hardware AIV_MEMORY[] = {Hardware::UB};
+// A vector core beside a cube core places what a matmul object reads in that core's L1 (TSCM): its own share here.
+constexpr Hardware AIV_MEMORY[] = {Hardware::UB, Hardware::L1};
 constexpr Hardware AIC_MEMORY[] = {Hardware::L1,  Hardware::L0A,  Hardware::L0B,
                                    Hardware::L0C, Hardware::BIAS, Hardware::FIXBUF};
 
@@ -146,14 +147,15 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
     looked.clear();
 
     const Hardware* kinds = kind == CoreKind::AIC ? AIC_MEMORY : AIV_MEMORY;
-    const uint32_t count = kind == CoreKind::AIC ? 6 : 1;
-    if (memory == nullptr || memoryKind != kind) {
+    const uint32_t count = kind == CoreKind::AIC ? 6 : owner->shape.aic ? 2 : 1;
+    if (memory == nullptr || memoryKind != kind || memories < count) {
         uint64_t bytes = 4096;
         for (uint32_t i = 0; i < count; ++i) {
             bytes += BytesOf(kinds[i]) + 4096;
         }
         memory.reset(new uint8_t[bytes]);
         memoryKind = kind;
+        memories = count;
     }
     uint8_t* p = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(memory.get()) + 4095) / 4096 * 4096);
     for (uint32_t i = 0; i < 8; ++i) {
@@ -454,7 +456,7 @@ Buffer* NewBuffer(AscendC::TPosition pos, uint32_t len, HardEvent freeEvent, con
     const Hardware hw = HardwareOf(pos);
     const uint32_t h = static_cast<uint32_t>(hw), room = BytesOf(hw);
     const std::string name = std::string(what) + " " + std::to_string(index);
-    const bool absent = c.arena[h] == nullptr;
+    const bool absent = !HasMemory(c, pos);
     if (absent && !(c.kind == CoreKind::AIC && hw == Hardware::UB)) {
         const std::string why = name + ": this kind of core has no memory for position " + PositionName(pos);
         if (currentFiber->launch->checking) {

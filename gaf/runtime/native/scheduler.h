@@ -50,6 +50,7 @@ struct CoreFiber {
     uint64_t waitKey = 0;    // Wait::POST: the counter, until it has reached waitTarget
     std::unique_ptr<uint8_t[]> memory;
     CoreKind memoryKind = CoreKind::AIV;
+    uint32_t memories = 0;  // that `memory` has room for
 
     bool Prepare(Launch* launch, Group* group, CoreKind kind, uint32_t block, uint32_t sub);
     bool Runnable() const;

@@ -117,6 +117,14 @@ constexpr uint64_t PostKey(PostKind kind, uint64_t a, uint64_t b)
     return static_cast<uint64_t>(kind) << 60 | (a & 0xfffffffffffull) << 16 | (b & 0xffff);
 }
 
+// Whether the core has the memory of a position; of L1 a vector core has only what it hands to matmul objects.
+inline bool HasMemory(const Core& core, AscendC::TPosition pos)
+{
+    const AscendC::Hardware memory = HardwareOf(pos);
+    return core.arena[static_cast<uint32_t>(memory)] != nullptr &&
+           (core.kind == CoreKind::AIC || memory == AscendC::Hardware::UB || pos == AscendC::TPosition::TSCM);
+}
+
 // A look at a word of GM gives the other cores a turn: it may be a loop that waits for one of them.
 void YieldCore(const void* address);
 

@@ -118,7 +118,7 @@ inline void NeedsMemory(const Buffer* b, const char* api)
 inline void PlaceBuffer(Buffer& b, TPosition pos, uint32_t address, uint32_t len, HardEvent freeEvent, const char* what)
 {
     const Hardware memory = HardwareOf(pos);
-    uint8_t* base = Current().arena[static_cast<uint32_t>(memory)];
+    uint8_t* base = HasMemory(Current(), pos) ? Current().arena[static_cast<uint32_t>(memory)] : nullptr;
     const uint32_t bytes = RoundUp(len, 32);
     if (base == nullptr || uint64_t(address) + bytes > BytesOf(memory)) {
         check::rule(false, "memory-overflow", "InitBuffer", "%u bytes at byte %u of a pool", bytes, address);

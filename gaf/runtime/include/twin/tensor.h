@@ -81,7 +81,7 @@ public:
     {
         const Hardware memory = gaf_twin::HardwareOf(position);
         const gaf_twin::Core& core = gaf_twin::Current();
-        uint8_t* base = core.arena[static_cast<uint32_t>(memory)];
+        uint8_t* base = gaf_twin::HasMemory(core, position) ? core.arena[static_cast<uint32_t>(memory)] : nullptr;
         if (base == nullptr && core.kind == gaf_twin::CoreKind::AIC && memory == Hardware::UB) {
             base = gaf_twin::AbsentMemory();
         }

@@ -33,6 +33,13 @@ bool eventExists(CoreKind kind, Pipe src, Pipe dst)
     }
 }
 
+// The queue by which a vector core hands a tensor in L1 to a matmul object, whose pipes are the cube core's.
+bool handsToMatmul(const Core& core, EventPipes pipes)
+{
+    return core.kind == CoreKind::AIV && (pipes.src == Pipe::MTE1 || pipes.dst == Pipe::MTE1) &&
+           core.memory[static_cast<size_t>(AscendC::Hardware::L1)].bytes != 0;
+}
+
 }  // namespace
 
 void Engine::setFlag(HardEvent event, int id, bool byPipe)
@@ -42,7 +49,7 @@ void Engine::setFlag(HardEvent event, int id, bool byPipe)
     }
     EventPipes pipes = PipesOf(event);
     const char* name = eventName(event);
-    if (!eventExists(core_->kind, pipes.src, pipes.dst)) {
+    if (!eventExists(core_->kind, pipes.src, pipes.dst) && !(byPipe && handsToMatmul(*core_, pipes))) {
         violate("event-kind", "SetFlag", "", name, "", -1, "%s has no flag %s",
                 coreName(core_->number).c_str(), name);
         return;
@@ -74,7 +81,7 @@ void Engine::waitFlag(HardEvent event, int id, bool byPipe)
     }
     EventPipes pipes = PipesOf(event);
     const char* name = eventName(event);
-    if (!eventExists(core_->kind, pipes.src, pipes.dst)) {
+    if (!eventExists(core_->kind, pipes.src, pipes.dst) && !(byPipe && handsToMatmul(*core_, pipes))) {
         violate("event-kind", "WaitFlag", "", name, "", -1, "%s has no flag %s",
                 coreName(core_->number).c_str(), name);
         return;

@@ -215,10 +215,12 @@ protected:
     bool Parts(int32_t cores, bool even, int32_t& sm, int32_t& sn, int32_t& used) const
     {
         int64_t best = -1;
+        // An operand in L1 is there whole.
+        const int32_t mostM = a_.pos == TPosition::TSCM ? 1 : cores, mostN = b_.pos == TPosition::TSCM ? 1 : cores;
         // Among equals M is cut, so that every core reads all of B; with given blocks the other dimension, if that
         // leaves one block a core.
-        for (int32_t cm = cores; cm >= 1; --cm) {
-            for (int32_t cn = 1; cn * cm <= cores; ++cn) {
+        for (int32_t cm = mostM; cm >= 1; --cm) {
+            for (int32_t cn = 1; cn <= mostN && cn * cm <= cores; ++cn) {
                 const int32_t tm = std::min(m_, Up(Div(m_, cm), 16)), tn = std::min(n_, Up(Div(n_, cn), 16));
                 const int32_t um = Div(m_, tm), un = Div(n_, tn);
                 const bool oneBlock = fixN_ > 0 && tn == fixN_ && tm != fixM_;
