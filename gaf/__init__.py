@@ -35,6 +35,7 @@ _HOME = {
     "load_graph": "gaf.frontend.load",
     "load_model": "gaf.frontend.load",
     "load_rules": "gaf.fusion.declared",
+    "manual_seed": "gaf.dialects.graph.seeds",
     "opaque_op": "gaf.frontend.custom",
     "ops": "gaf.frontend.custom",
     "optimize": "gaf.torch.backend",

@@ -21,6 +21,7 @@ from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.control import ControlOp, all_blocks, ops_of
+from gaf.dialects.graph.ops.random import RunSaltOp
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
 from gaf.dialects.tile.structure import KernelOp as TileKernelOp
 from gaf.errors import GafError, InternalError, UnsupportedError
@@ -78,10 +79,10 @@ class FusedModel:
 
     @property
     def host_ops(self) -> list[GraphOp]:
-        """Ops that compute something outside kernels (views, constants and control flow don't count)."""
+        """Ops that compute something outside kernels (views, constants, the salt of a run and control flow don't count)."""
         return [
             op for op in ops_of(self.model.block)
-            if isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp | ControlOp)
+            if isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp | RunSaltOp | ControlOp)
         ]
 
     @cached_property

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from gaf.codegen.expr import field_signs
 from gaf.codegen.host import HOST_HEADER, HostTiling
-from gaf.codegen.printer import plain_text, print_kernel, wrap
+from gaf.codegen.printer import HEADERS, plain_text, print_kernel, wrap
 from gaf.codegen.super_kernel import SuperKernel
 from gaf.codegen.torch_binding import torch_binding
 from gaf.dialects.ascendc.attributes import KernelKind, cpp_type
@@ -28,7 +28,7 @@ from gaf.dialects.ascendc.kernel import KernelOp, tiling_struct
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.errors import InvalidInputError
 
-DEVICE_HEADERS = ("gaf_compat.h", "gaf_scalar.h", "gaf_vector.h", "gaf_cube.h", "gaf_device.h")
+DEVICE_HEADERS = (*HEADERS, "gaf_device.h")
 QUALIFIER = {KernelKind.AIV: "__vector__", KernelKind.AIC: "__cube__", KernelKind.MIX: "__mix__(1, 2)"}
 """What CANN 9 calls the kinds of kernels."""
 

@@ -23,6 +23,7 @@ from gaf.dialects.graph.contract import GraphOp, UnprovenEqualError
 from gaf.dialects.graph.model import CONDITIONS, Model, finish, hint
 from gaf.dialects.graph.ops.assume import AssumeShapeOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.graph.ops.random import RunSaltOp
 from gaf.dialects.common.names import legal_name
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, FusedOp, WeightOp, YieldOp
 from gaf.dialects.graph.types import TensorType
@@ -48,6 +49,8 @@ class GraphBuilder:
         self._constants: dict[tuple[Any, ...], SSAValue] = {}
         self._equal: dict[Expr, Expr] = {}  # size -> the size that it is assumed to be
         self.symbols: set[str] = {s for t in model.input_types for s in t.symbols()}
+        self._salt: SSAValue | None = None
+        self._random_nodes = 0
 
     # -- symbols --------------------------------------------------------------------------------
 
@@ -70,6 +73,15 @@ class GraphBuilder:
         texts = list(known.data) if isinstance(known, BuiltinArrayAttr) else []
         if StringAttr(condition) not in texts:
             self.model.func.attributes[CONDITIONS] = BuiltinArrayAttr([*texts, StringAttr(condition)])
+
+    # -- random numbers ---------------------------------------------------------------------------
+
+    def random_source(self, framework: str) -> tuple[SSAValue, int]:
+        """The salt that is drawn for every run of the block, and a number that no other random node of it has."""
+        if self._salt is None:
+            self._salt = self.emit(RunSaltOp, [], {"framework": framework})
+        self._random_nodes += 1
+        return self._salt, self._random_nodes
 
     # -- ops ------------------------------------------------------------------------------------
 

@@ -113,6 +113,9 @@ class CallContext:
     def constant_value(self, array: np.ndarray) -> SSAValue:
         return self.builder.constant(array)
 
+    def random_source(self) -> tuple[SSAValue, int]:
+        return self.builder.random_source("gaf")
+
     def new_symbol(self, stem: str) -> Expr:
         return self.builder.new_symbol(stem)
 

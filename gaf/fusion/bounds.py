@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.common.index import Expr
+from gaf.dialects.common.random import RANDOM_BITS
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.meaning import Dim, Meaning, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp
@@ -93,6 +94,8 @@ def combine(function: str, sizes: Sequence[int | None]) -> int | None:
     entry = scalar.FUNCTIONS[function]
     if entry.result == "bool":
         return 1
+    if function == "random24":
+        return (1 << RANDOM_BITS) - 1
     values = list(sizes[1:]) if function == "select" else list(sizes)
     most = _most(values)
     if most is None:

@@ -34,7 +34,7 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
     kinds = [n.dtype for n in nodes if n.dtype.is_int and n.kind != "number"]
     exprs = [_index(n) for n in nodes]
     if all(e is not None for e in exprs) and function in ("add", "sub", "mul", "neg"):
-        folded = _linear(function, exprs)  # type: ignore[arg-type]
+        folded = _linear(builder, function, exprs)  # type: ignore[arg-type]
         if folded is not None and (builder.kind != dt.I64 or expr_bound(builder, folded) is not None):
             return builder.coordinate(folded)
     if function in COMPARISONS and all(e is not None for e in exprs):
@@ -51,7 +51,7 @@ def compute(builder: Builder, function: str, args: list[int]) -> int:
     wraps = ("add", "sub", "mul", "neg", "abs") if narrow != dt.U8 else ("add", "sub", "mul", "neg", "bitnot")
     if narrow is not None and function in wraps:
         raise NotFusible(f"'{function}' on {narrow} would have to wrap at {8 * narrow.bytes} bits; it stays on the host")
-    if function in BITS:
+    if function in BITS or function == "random24":
         return builder.map(function, [word(builder, a) for a in args], dt.I32)
     if function in ARITHMETIC:
         words = [word(builder, a) for a in args]
@@ -182,14 +182,19 @@ def _index(node: Node) -> Expr | None:
     return None
 
 
-def _linear(function: str, args: Sequence[Expr]) -> Expr | None:
+def _linear(builder: Builder, function: str, args: Sequence[Expr]) -> Expr | None:
+    """The result as an expression; None for a product of two coordinates.
+
+    The place of an element in a reshaped tensor, made of quotients and remainders, becomes a sum of its axes again.
+    """
+    axes = builder.region.axes
     match function:
         case "add":
-            return args[0] + args[1]
+            return (args[0] + args[1]).simplify(axes)
         case "sub":
-            return args[0] - args[1]
+            return (args[0] - args[1]).simplify(axes)
         case "neg":
             return const(0) - args[0]
-    if args[0].as_int() is None and args[1].as_int() is None:
+    if all(e.names() & axes.keys() for e in args):
         return None
     return args[0] * args[1]

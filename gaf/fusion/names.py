@@ -13,6 +13,7 @@ from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.ops.binary import DivOp, MulOp
 from gaf.dialects.graph.ops.custom import CustomOp, GenericOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.graph.ops.random import RunSaltOp
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.dialects.graph.registry import all_ops, onnx_names
 
@@ -123,8 +124,8 @@ def node_name(op: Operation) -> str:
 
 
 def computes(op: Operation) -> bool:
-    """Not a constant and not a view."""
-    return isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp)
+    """Not a constant, not a number of the run and not a view."""
+    return isinstance(op, GraphOp) and not op.IS_VIEW and not isinstance(op, ConstantOp | WeightOp | RunSaltOp)
 
 
 def join_names(names: Iterable[str]) -> str:

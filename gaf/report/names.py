@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.meaning import View
 from gaf.dialects.graph.ops.control import ControlOp
+from gaf.dialects.graph.ops.random import RunSaltOp
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 from gaf.fusion.region import reads_in
 
@@ -39,7 +40,7 @@ def member_names(ops: Sequence[Operation]) -> list[str]:
 
 def computes(op: Operation) -> bool:
     """Work of its own: no constant or control flow, and no view but one that reads through indices."""
-    if not isinstance(op, GraphOp) or isinstance(op, ConstantOp | WeightOp | ControlOp):
+    if not isinstance(op, GraphOp) or isinstance(op, ConstantOp | WeightOp | RunSaltOp | ControlOp):
         return False
     return not op.IS_VIEW or _gathers(op)
 

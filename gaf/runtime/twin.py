@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from gaf.codegen.printer import HEADERS
 from gaf.errors import CompileError, InternalError, InvalidInputError
 from gaf.runtime.compiler import (
     COMMON_FLAGS,
@@ -366,9 +367,6 @@ def _build_kernel(compiler: Compiler, name: str, source: str, mode: str) -> Path
     return target
 
 
-KERNEL_HEADERS = ("gaf_compat.h", "gaf_scalar.h", "gaf_vector.h", "gaf_cube.h")
-"""What generated kernels begin with: some or all of these, in this order."""
-
 _headers_lock = threading.Lock()
 
 
@@ -378,7 +376,7 @@ def _precompiled(compiler: Compiler, flags: tuple[str, ...], cache: Path, source
     Reading the headers anew takes a third of a kernel's compile time. Nothing for sources that begin otherwise,
     and with clang, which spells it otherwise.
     """
-    included = [h for h in KERNEL_HEADERS if f'#include "{h}"' in source]
+    included = [h for h in HEADERS if f'#include "{h}"' in source]
     first = next((line for line in source.splitlines() if line.startswith("#")), "")
     if compiler.clang or not included or first != f'#include "{included[0]}"':
         return []

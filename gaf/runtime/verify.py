@@ -21,6 +21,7 @@ from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import run_block, run_model, widen
 from gaf.dialects.graph.meaning import Meaning
 from gaf.dialects.graph.ops.control import ops_of
+from gaf.dialects.graph.seeds import same_draws
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import VerificationError
 from gaf.runtime.executor import Launch
@@ -212,6 +213,11 @@ def _rounds_products(launch: Launch) -> bool:
 
 def verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, engine: str) -> Verification:
     """See `FusedModel.verify`."""
+    with same_draws():
+        return _verify_model(fused, inputs, engine)
+
+
+def _verify_model(fused: FusedModel, inputs: Mapping[str, np.ndarray] | None, engine: str) -> Verification:
     model = fused.source_model
     inputs = dict(inputs) if inputs is not None else random_inputs(model)
     executor = fused.executor(engine)

@@ -18,6 +18,7 @@ import numpy as np
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
+from gaf.dialects.common.random import random24
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ def _table() -> dict[str, ScalarFunction]:
         ScalarFunction("bitnot", 1, np.invert),
         ScalarFunction("select", 3, lambda c, a, b: np.where(c, a, b), doc="select(c, a, b) = a if c else b"),
         ScalarFunction("cast", 1, lambda x: x, "cast"),
+        ScalarFunction("random24", 3, random24, doc="24 random bits of the counter (index, salt) under a key; integers"),
     ]
     return {r.name: ScalarFunction(r.name, r.arity, _quiet(r.numpy), r.result, r.doc) for r in rows}
 

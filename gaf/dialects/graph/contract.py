@@ -156,6 +156,10 @@ class ImportContext(Protocol):
         """A fresh symbolic dim, for data-dependent sizes."""
         ...
 
+    def random_source(self) -> tuple[SSAValue, int]:
+        """The salt that is drawn for every run of the model, and a number that no other node has."""
+        ...
+
     def emit(self, op: type[GraphOp], operands: Sequence[SSAValue], **attributes: Any) -> Any:
         """Create an op; returns its result, or the list of results when there are several."""
         ...

@@ -24,7 +24,7 @@ BLOCK = 1 << 22
 """Elements of an iteration space that are evaluated at once; larger spaces are cut along their first dims."""
 
 LOGIC = frozenset({"and", "or", "xor", "not"})
-BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot"})
+BITWISE = frozenset({"bitand", "bitor", "bitxor", "bitnot", "random24"})
 COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 ON_INTEGERS = frozenset({
     "neg", "abs", "sign", "relu", "add", "sub", "mul", "div", "max", "min", "pow", "floormod", "fmod",

@@ -65,6 +65,9 @@ class NodeContext:
     def constant_value(self, array: np.ndarray) -> SSAValue:
         return self._builder.constant(array, self.location)
 
+    def random_source(self) -> tuple[SSAValue, int]:
+        return self._builder.random_source("gaf")
+
     def new_symbol(self, stem: str) -> Expr:
         return self._builder.new_symbol(stem)
 

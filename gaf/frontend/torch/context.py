@@ -49,6 +49,7 @@ class CallContext:
         self.result = results[0] if results else TensorType.of([], dt.F32)
         self.num_outputs = len(results)
         self._used = used
+        self.draws = False  # random numbers: calling twice is not calling once
         self.location = location
         self.operands: list[SSAValue | None] = list(_tensors(arguments.values()))
 
@@ -114,6 +115,10 @@ class CallContext:
 
     def cast(self, value: SSAValue, dtype: dt.DType) -> SSAValue:
         return value if tensor_type(value).dtype == dtype else self.emit(CastOp, [value], to=dtype)
+
+    def random_source(self) -> tuple[SSAValue, int]:
+        self.draws = True
+        return self._builder.random_source("torch")
 
     def new_symbol(self, stem: str) -> Expr:
         return self._builder.new_symbol(stem)

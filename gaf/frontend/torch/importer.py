@@ -218,7 +218,9 @@ class GraphImporter:
             known = [r for r in results if r is not None]
             context = CallContext(self.builder, name, arguments, known, _used(node), location)
             try:
-                return _checked(entry.from_aten(context), results, isinstance(value, list | tuple))
+                made = _checked(entry.from_aten(context), results, isinstance(value, list | tuple))
+                self.effects |= context.draws
+                return made
             except GafError as error:
                 reason = error.what
             except Exception as error:  # a call of a form that nobody thought of: the host can still run it

@@ -18,6 +18,7 @@ from gaf.dialects.graph.meaning import Meaning
 from gaf.dialects.graph.model import WeightStore, weights_of
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.control import ControlOp
+from gaf.dialects.graph.ops.random import RandomOp
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, ConstantOp, WeightOp, constant
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
@@ -148,7 +149,7 @@ class _Fold:
         """True for a result that costs a kernel nothing, and memory if it is stored."""
         if len(op.results) != 1 or _elements(op.result_tensor_types()[0]) <= INLINE_LIMIT:
             return False
-        if not op.operands:  # made from nothing (Full, Range) by a formula
+        if not op.operands or isinstance(op, RandomOp):  # made from nothing (Full, noise) by a formula
             return isinstance(op.meaning(), Meaning)
         if not op.IS_VIEW or len(op.operands) != 1:
             return False

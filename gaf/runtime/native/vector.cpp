@@ -301,6 +301,19 @@ void Apply(void* dst, const void* a, const void* b, uint32_t n)
     }
 }
 
+void Random24(int32_t* dst, const int32_t* index, const int32_t* salt, uint32_t key, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; ++i) {
+        uint32_t left = static_cast<uint32_t>(index[i]), right = static_cast<uint32_t>(salt[i]), k = key;
+        for (int round = 0; round < 10; ++round, k += 0x9E3779B9u) {
+            const uint64_t product = uint64_t(left) * 0xD256D193u;
+            left = static_cast<uint32_t>(product >> 32) ^ k ^ right;
+            right = static_cast<uint32_t>(product);
+        }
+        dst[i] = static_cast<int32_t>(left >> 8);
+    }
+}
+
 #define I(OP, T) template void Apply<Op::OP, T>(void*, const void*, const void*, uint32_t);
 #define FH(OP) I(OP, float) I(OP, half)
 #define ARITH(OP) FH(OP) I(OP, int16_t) I(OP, int32_t)

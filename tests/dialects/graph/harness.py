@@ -302,6 +302,9 @@ class MiniImport:
         self.known[op.result] = array
         return op.result
 
+    def random_source(self) -> tuple[SSAValue, int]:
+        return self.constant_value(np.asarray(5, np.int32)), len(self.ops)
+
     def new_symbol(self, stem: str) -> Expr:
         return sym(stem)
 

@@ -159,8 +159,11 @@ def test_dropout() -> None:
         assert emit("Dropout", [(2, 3)], opset)[0].ops == []
     got, mask = run("Dropout", [X], 13, outputs=2)
     assert got is X and mask.dtype == bool and mask.all()
-    with pytest.raises(UnsupportedError, match="training mode"):
-        run("Dropout", [X, np.asarray(0.5, F32), np.asarray(True)], 13, (1, 2))
+    got, mask = run("Dropout", [X, np.asarray(0.75, F32), np.asarray(True)], 13, (1, 2), outputs=2)
+    assert mask.any() and not mask.all()
+    np.testing.assert_array_equal(got, np.where(mask, X * F32(4), F32(0)))
+    with pytest.raises(UnsupportedError, match="ratio out of range"):
+        run("Dropout", [X, np.asarray(1.5, F32), np.asarray(True)], 13, (1, 2))
 
 
 def test_softmax_before_opset_13_flattens() -> None:

@@ -103,6 +103,7 @@ extern "C" __global__ __aicore__ void whole_library(GM_ADDR a, GM_ADDR b, GM_ADD
     gaf::Compare01S<CMPMODE::M>(x, y, 1.0f, u, 5);
         COMPARE(LT) COMPARE(GT) COMPARE(EQ) COMPARE(LE) COMPARE(GE) COMPARE(NE)
             gaf::Select01(x, y, y, z, u, 5);
+    gaf::Random24(xi, xi, xi, xi, 7, 5);
     gaf::Rsqrt1(x, y, z, 5);
     gaf::Recip1(x, y, z, 5);
     gaf::Tanh1(x, y, u, 5), gaf::Erf1(x, y, u, 5), gaf::Sin1(x, y, u, 5), gaf::Cos1(x, y, u, 5);

@@ -23,6 +23,7 @@ FAMILIES = (
     "index",
     "scatter",
     "create",
+    "random",
     "conv",
     "pool",
     "resize",

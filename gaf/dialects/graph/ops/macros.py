@@ -25,7 +25,7 @@ from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
 
 
-FAMILIES_OF_EXPANSIONS = ("attention", "quantize")
+FAMILIES_OF_EXPANSIONS = ("attention", "dropout", "quantize")
 """Modules of this package that define expansions, besides this one."""
 
 
@@ -66,24 +66,6 @@ class Identity(Expansion):
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
         return ctx.operands[0]
-
-
-class Dropout(Expansion):
-    """The operand itself: an inference model drops nothing. The mask, if asked for, is all true."""
-
-    ONNX = ("Dropout",)
-
-    @classmethod
-    def from_onnx(cls, ctx: ImportContext) -> Any:
-        training = ctx.constant(2) if ctx.opset >= 12 else None
-        if ctx.opset >= 12 and ctx.operand(2) is not None and (training is None or training.item()):
-            raise ctx.unsupported("dropout in training mode", expected="an inference model")
-        x = ctx.operands[0]
-        if ctx.num_outputs < 2:
-            return x
-        type_ = tensor_type(x)
-        kind = np.dtype(bool) if ctx.opset >= 10 else type_.dtype.numpy
-        return [x, ctx.emit(FullOp, [], shape=type_.shape, value=np.ones((), kind))]
 
 
 class LocalResponseNorm(Expansion):

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from gaf.dialects.ascendc import vector as v
 from gaf.dialects.ascendc.attributes import CmpMode, RoundMode
 from gaf.dialects.ascendc.counts import Compare01SOp, compare_bytes
+from gaf.dialects.ascendc.random import Random24Op
 from gaf.dialects.ascendc.rows import CastTileOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const
@@ -22,6 +23,7 @@ from gaf.passes.tile.recipes.base import (
     Kinds,
     Recipe,
     Scratch,
+    Spread,
     spread,
     spread_scratch,
 )
@@ -140,12 +142,31 @@ class Bits(Recipe):
             calls.call(v.SubOp, dst, dst, both, count=calls.count)
 
 
+class Random(Spread):
+    """Random bits of a counter; the key is a number, the salt one element for all."""
+
+    NUMBERS = (2,)
+    own_count = 1
+
+    def own_scratch(self, form: Form) -> list[Scratch]:
+        return [Scratch(dt.I32, Random24Op.tmp_elements(form.elements))]
+
+    def inplace(self, kinds: Kinds) -> tuple[int, ...]:
+        return (0,)
+
+    def emit_full(self, calls: Calls, dst: SSAValue, args: Sequence[Arg], tmp: Sequence[SSAValue]) -> None:
+        index, salt, key = args
+        assert not isinstance(key.number, float)
+        calls.call(Random24Op, dst, index.value, salt.value, tmp[0], key=key.number, count=calls.count)
+
+
 RECIPES: dict[str, Recipe] = {
     **{name: arithmetic.RECIPES[name] for name in ("add", "sub", "mul", "max", "min")},
     **{name: mathematics.RECIPES[name] for name in ("neg", "relu")},
     **{name: IntCompare(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: Bits(name) for name in ("bitand", "bitor", "bitxor", "bitnot")},
     "select": IntSelect(),
+    "random24": Random(),
 }
 """Scalar function -> recipe on int32 tiles."""
 

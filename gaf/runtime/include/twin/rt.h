@@ -117,6 +117,9 @@ T TreeSum(const T* src, uint32_t n);
 template <class T>
 T Extreme(const T* src, uint32_t n, bool max, uint32_t* index);
 
+// dst[i] = upper 24 bits of the first word of Philox2x32-10 of the counter (index[i], salt[i]) under key.
+void Random24(int32_t* dst, const int32_t* index, const int32_t* salt, uint32_t key, uint32_t n);
+
 // Strided movement of bytes: `runs` runs.
 void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
               int64_t srcStride);
