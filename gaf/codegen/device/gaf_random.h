@@ -3,7 +3,7 @@
 #ifndef GAF_RANDOM_H
 #define GAF_RANDOM_H
 
-#include "gaf_compat.h"
+#include "gaf_vector.h"
 
 namespace gaf {
 
