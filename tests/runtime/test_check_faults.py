@@ -181,7 +181,7 @@ def run_mix(kernel: TwinKernel, fault: str, blocks: int = 2, tiles: int = 5) -> 
 
 def test_every_fault_is_expected() -> None:
     assert set(VECTOR) == {"NONE", *VECTOR_FAULTS, "FAULT_COUNT"}
-    assert set(MIX) == {"NONE", *MIX_FAULTS, "FAULT_COUNT"}
+    assert set(MIX) == {"NONE", "FULL_FROM_PIPES_IN_ORDER", *MIX_FAULTS, "FAULT_COUNT"}
 
 
 def test_correct_kernels_pass(kernels: dict[str, TwinKernel]) -> None:
@@ -215,6 +215,10 @@ def test_no_write_outside_of_an_output(kernels: dict[str, TwinKernel]) -> None:
     result = kernels["vector_faults"].launch([x, memory[:8]], 1 << 16, tiling, 2, outputs=1)
     assert [v["rule"] for v in result.violations] == ["out-of-bounds", "output-not-written"]
     assert (memory[8] == 7).all() and (memory[:7] == 4).all()
+
+
+def test_pipes_may_take_turns_with_a_flag(kernels: dict[str, TwinKernel]) -> None:
+    assert run_mix(kernels["mix_faults"], "FULL_FROM_PIPES_IN_ORDER").violations == []
 
 
 @pytest.mark.parametrize("fault", MIX_FAULTS)

@@ -13,6 +13,7 @@ enum Fault : uint32_t {
     FREE_FORGOTTEN,
     FULL_FROM_PIPE_MTE1,
     FULL_FROM_TWO_PIPES,
+    FULL_FROM_PIPES_IN_ORDER,
     FULL_ID_12,
     DRAIN_FORGOTTEN,
     FULL_NEVER_SET,
@@ -82,18 +83,20 @@ public:
             const uint32_t tile = block_ * t.tiles + it, slot = it % RING;
             const bool full = fault_ != FULL_FORGOTTEN,
                        free = fault_ != FREE_FORGOTTEN && fault_ != COUNTER_OVERFLOW;
-            const uint16_t fullId = fault_ == FULL_ID_12         ? 12
-                                    : fault_ == COUNTER_OVERFLOW ? FULL
-                                                                 : FULL + slot;
+            const bool oneId = fault_ == COUNTER_OVERFLOW || fault_ == FULL_FROM_TWO_PIPES || fault_ == FULL_FROM_PIPES_IN_ORDER;
+            const uint16_t fullId = fault_ == FULL_ID_12 ? 12 : oneId ? FULL : FULL + slot;
             if ASCEND_IS_AIC {
                 if (free && it >= RING) { CrossCoreWaitFlag(FREE + slot); }
                 Cube(tile, slot);
                 if (full && fault_ != FULL_NEVER_SET) {
                     if (fault_ == FULL_FROM_PIPE_MTE1) {
                         CrossCoreSetFlag<0x2, PIPE_MTE1>(fullId);
-                    } else if (fault_ == FULL_FROM_TWO_PIPES && it >= RING) {
-                        PipeBarrier<PIPE_ALL>();
+                    } else if (fault_ == FULL_FROM_TWO_PIPES && it % 2 == 1) {
                         CrossCoreSetFlag<0x2, PIPE_MTE2>(fullId);
+                    } else if (fault_ == FULL_FROM_PIPES_IN_ORDER && it % 2 == 1) {
+                        PipeBarrier<PIPE_ALL>();  // sets of two pipes, but never two on their way
+                        CrossCoreSetFlag<0x2, PIPE_MTE2>(fullId);
+                        PipeBarrier<PIPE_ALL>();
                     } else {
                         CrossCoreSetFlag<0x2, PIPE_FIX>(fullId);
                     }

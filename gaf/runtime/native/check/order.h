@@ -190,10 +190,8 @@ struct CrossCounter {
 // What a core has set and what released nobody yet, per mode and id (modes 0, 1 and AIV -> AIC of mode 2).
 struct PendingSets {
     std::array<std::array<std::deque<Vector>, CROSS_IDS>, 3> byMode;
-    std::array<int, CROSS_IDS> pipe;       // the one pipe that sets an id from this core (-1: none yet)
+    std::array<Stamp, CROSS_IDS> last{};   // the latest set of an id from this core
     std::array<uint32_t, CROSS_IDS> sets{};
-
-    PendingSets() { pipe.fill(-1); }
 };
 
 // Generations of SyncAll: what all arrived cores knew.

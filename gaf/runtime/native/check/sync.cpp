@@ -208,17 +208,19 @@ void Engine::crossSet(int mode, Pipe pipe, int id)
         return;
     }
     PendingSets& mine = pending_[core_->number];
-    int& fixedPipe = mine.pipe[id];
-    if (fixedPipe >= 0 && fixedPipe != static_cast<int>(pipe)) {
+    Stamp& last = mine.last[id];
+    const uint8_t number = static_cast<uint8_t>(pipe);
+    if (last.core != NOBODY && last.pipe != number && !core_->clock.ordered(last, number)) {
         violate("cross-flag-two-pipes", api, "", pipeText, "", -1,
-                "flag %d is set from pipe %s and before from pipe %s: sets of different pipes may overtake "
-                "each other",
-                id, pipeText, pipeName(static_cast<uint32_t>(fixedPipe)));
+                "flag %d is set from pipe %s and before from pipe %s, which nothing orders: sets of different pipes "
+                "may overtake each other",
+                id, pipeText, pipeName(last.pipe));
     }
-    fixedPipe = static_cast<int>(pipe);
     ++mine.sets[id];
     Vector message = core_->clock.message(core_->clock.completed(pipe));
-    core_->clock.issue();
+    last.core = core_->number;
+    last.pipe = number;
+    last.epoch = core_->clock.start(pipe);
 
     std::vector<uint16_t> from, to;
     if (mode == 0) {
