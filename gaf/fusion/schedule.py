@@ -32,12 +32,13 @@ class MatMul:
     """One matmul of a schedule: contract node `node` sums over `summed`, its result has the axis `columns`.
 
     `trans_a` / `trans_b`: the operand is stored [k, m] / [n, k]. `computed`: the left operand comes from the
-    vector cores instead of global memory.
+    vector cores instead of global memory. Several summed axes, outermost first, are one row of the left operand; the
+    rows of the right one start anywhere, as those of the windows of an image do.
     """
 
     node: int
     columns: str
-    summed: str
+    summed: tuple[str, ...]
     trans_a: bool
     trans_b: bool
     computed: bool
@@ -188,7 +189,7 @@ def choose_schedules(region: Region) -> list[Schedule]:
         return _vector(region)
     schedules = _cube(region, contracts)
     first = schedules[0]
-    inner = [a for level in first.levels for m in level for a in (m.columns, m.summed)]
+    inner = [a for level in first.levels for m in level for a in (m.columns, *m.summed)]
     _check_guards(region, (first.rows, first.lanes, *inner))
     return schedules
 
@@ -559,14 +560,21 @@ def _matmul(region: Region, types: Sequence[TensorType], number: int, rows: str,
         raise NotFusible("a padded or concatenated matmul operand is stored first")
     if rows not in a.axes - b.axes or columns not in b.axes - a.axes:
         raise NotFusible("matmuls of one kernel need the same row axis, and side by side the same columns")
-    if len(node.over) != 1:
-        raise NotFusible("a matmul operand is contiguous along none of several summed axes")
-    (k,) = node.over
+    *_, k = node.over
     right = _access("right operand", types[b.input], b.index, region)
     reads = [right]
     if a.kind == "load":
         left = _access("left operand", types[a.input], a.index, region)
         reads.append(left)
+    if len(node.over) > 1:
+        whole = a.kind == "load" and left.step(k) == 1 and all(
+            left.step(o) == product([region.axes[i] for i in node.over[n + 1 :]]) for n, o in enumerate(node.over)
+        )
+        if not whole or right.step(columns) != 1:
+            raise NotFusible("a matmul operand is contiguous along none of several summed axes")
+        if len({x for e in b.index if e.names() & {*node.over} for x in (e.names() & {*region.axes}) - {*node.over}}) > 1:
+            raise NotFusible("the windows of an image start anew in every line: they are laid out first")
+        reads[0] = replace(right, steps={x: step for x, step in right.steps.items() if x not in node.over})
     _check_affine(reads)
     if any(r.indirect for r in reads):
         raise NotFusible("a matmul operand is gathered by an index tensor")
@@ -576,7 +584,7 @@ def _matmul(region: Region, types: Sequence[TensorType], number: int, rows: str,
     trans_a = a.kind == "load" and left.step(k) != 1
     if trans_a and left.step(rows) != 1:
         raise NotFusible("the left matmul operand is contiguous in neither rows nor the summed axis")
-    return MatMul(number, columns, k, trans_a, trans_b, a.kind != "load")
+    return MatMul(number, columns, tuple(node.over), trans_a, trans_b, a.kind != "load")
 
 
 def _check_chain(region: Region, schedule: Schedule, accesses: Sequence[_Access]) -> None:
@@ -585,12 +593,12 @@ def _check_chain(region: Region, schedule: Schedule, accesses: Sequence[_Access]
     Phase 0 stands before the first matmul, phase i behind the matmuls of level i.
     """
     first = schedule.levels[0][0]
-    lanes = [first.summed if first.computed else None, *(level[0].columns for level in schedule.levels)]
+    lanes = [first.summed[-1] if first.computed else None, *(level[0].columns for level in schedule.levels)]
     for phase, level in enumerate(schedule.levels):
         for m in level:
             if phase and not m.computed:
                 raise NotFusible("a second matmul that doesn't depend on the first")
-            if m.computed and m.summed != lanes[phase]:
+            if m.computed and m.summed != (lanes[phase],):
                 raise NotFusible("a matmul sums over an axis that isn't the row of its computed operand")
     phases = node_phases(region, schedule)
     around = {*schedule.grid, schedule.rows}

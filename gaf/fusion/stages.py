@@ -5,7 +5,8 @@ A matmul whose rows are followed by a row statistic, or preceded by vector work,
 few rows: a block has to be a whole row for the vector cores. Cut at that value, each side is tiled as suits it:
 the value lies in workspace (in L2, if it is small), and the launch of a second kernel is saved. There is one
 matmul stage, with vector work before it (`head`), behind it (`tail`), or both. A convolution is such a kernel: its
-head lays out the windows of the input as a matrix.
+head lays out the windows of the input as a matrix, all but the positions along the outermost dim of a window
+(`windows.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gaf.dialects.graph.types import TensorType
 from gaf.fusion.axes import collapse, prune
 from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address
 from gaf.fusion.schedule import Schedule, Stage, choose_schedules, matmul_levels
+from gaf.fusion.windows import Slide, find_slide
 
 MAX_HANDED = 3
 """Values that one kernel hands from stage to stage: each is written and read once more."""
@@ -114,6 +116,7 @@ class _Cuts:
             raise NotFusible("the right matmul operand is computed from another matmul in the same group")
         self.windows = {nodes[c].args[1]: c for c, side in laid_out if side and self._is_window(c)}
         """Right operands that are laid out along columns, as the windows of a convolution are."""
+        self.slides = {n: slide for n in self.windows if (slide := self._slide(n)) is not None}
         self.statistics: list[int] = []
         """Reductions behind the last matmul on the longest path up to a node."""
         for i, node in enumerate(nodes):
@@ -140,6 +143,14 @@ class _Cuts:
                 found |= linear.coefficient(contract.over[0]) == 1
         return not found
 
+    def _slide(self, number: int) -> Slide | None:
+        """How the windows of a right operand slide along its first column axis."""
+        contract = self.region.nodes[self.windows[number]]
+        columns = self._window_columns(number)
+        if not columns or any(o.node == number for o in self.region.outputs):
+            return None
+        return find_slide(self.region, number, columns[0], contract.over)
+
     def _needed(self, number: int, others: Collection[int]) -> bool:
         """Does a node need a matmul that it can't be computed without, given the other values of the border?"""
         node = self.region.nodes[number]
@@ -157,9 +168,12 @@ class _Cuts:
         before = {i for i, o in outputs if self.head and not self.depth[o.node]}
         behind = {i for i, o in outputs if self.statistics[o.node]}
         for axes in dict.fromkeys(region.nodes[n].axes for n in [*self.head, *(region.outputs[i].node for i in before)]):
-            cut = [n for n in self.head if region.nodes[n].axes == axes]
+            slid = [n for n in self.head if region.nodes[n].axes == axes and n in self.slides]
+            found += [self._slid_part(n, known) for n in slid]
+            cut = [n for n in self.head if region.nodes[n].axes == axes and n not in self.slides]
             mine = [(i, o) for i, o in outputs if i in before and region.nodes[o.node].axes == axes]
-            found.append(self._part(cut, mine, known))
+            if cut or mine:
+                found.append(self._part(cut, mine, known))
         core = [(i, o) for i, o in outputs if i not in before | behind]
         found.append(self._part(self.tail, core, known, barrier=bool(found)))
         if self.tail:
@@ -199,6 +213,17 @@ class _Cuts:
         known.update(fresh)
         return part
 
+    def _slid_part(self, number: int, known: dict[int, tuple[Handed, Node]]) -> _Part:
+        """The region that lays out a right operand but for the positions along which its windows slide."""
+        slide = self.slides[number]
+        region = slide.region
+        order = slide.order(self._window_order(number))
+        handed = Handed(f"stage{number}", TensorType.of([region.axes[a] for a in order], region.nodes[number].dtype))
+        out = Output(number, tuple(sym(a) for a in order), handed.type)
+        part = _Part(self._extract([out], known, region), (handed,), False)
+        known[number] = self._handed(handed, number, tuple(slide.place(a) for a in order))
+        return part
+
     def _handed(self, handed: Handed, number: int, index: tuple) -> tuple[Handed, Node]:
         node = self.region.nodes[number]
         return handed, Node("load", node.dtype, node.axes, index=index)
@@ -217,14 +242,19 @@ class _Cuts:
         """Axes of a right operand: batches, what is summed, columns as they are stored."""
         region = self.region
         contract = region.nodes[self.windows[number]]
-        left = region.nodes[contract.args[0]]
-        own = left.axes - region.nodes[number].axes
-        stored = [a for e in region.outputs[0].index for a in region.axes if a in e.names()]
-        first = min((stored.index(a) for a in own if a in stored), default=0)
-        columns = [a for a in stored[first:] if a in region.nodes[number].axes - left.axes]
+        columns = self._window_columns(number)
         summed = [a for a in contract.over if a in region.nodes[number].axes]
         axes = [a for a in region.axes if a in region.nodes[number].axes]
         return [a for a in axes if a not in (*summed, *columns)] + summed + columns
+
+    def _window_columns(self, number: int) -> list[str]:
+        """Column axes of a right operand as they are stored behind the rows of the result."""
+        region = self.region
+        left = region.nodes[region.nodes[self.windows[number]].args[0]]
+        own = left.axes - region.nodes[number].axes
+        stored = [a for e in region.outputs[0].index for a in region.axes if a in e.names()]
+        first = min((stored.index(a) for a in own if a in stored), default=0)
+        return [a for a in stored[first:] if a in region.nodes[number].axes - left.axes]
 
     def _columns(self) -> list[str]:
         found: list[str] = []
@@ -234,13 +264,16 @@ class _Cuts:
                 found += [a for a in self.region.axes if a in right.axes - left.axes]
         return found
 
-    def _extract(self, outputs: Sequence[Output], known: Mapping[int, tuple[Handed, Node]]) -> Region:
-        """The part of the region below `outputs`, with loads for what earlier stages hand over."""
-        arrays = [*self.region.inputs, *(h for h, _ in known.values())]
-        first = len(self.region.inputs)
-        nodes = list(self.region.nodes)
+    def _extract(
+        self, outputs: Sequence[Output], known: Mapping[int, tuple[Handed, Node]], region: Region | None = None
+    ) -> Region:
+        """The part of a region (this one) below `outputs`, with loads for what earlier stages hand over."""
+        region = region if region is not None else self.region
+        arrays = [*region.inputs, *(h for h, _ in known.values())]
+        first = len(region.inputs)
+        nodes = list(region.nodes)
         for i, (number, (_, node)) in enumerate(known.items()):
             nodes[number] = replace(node, input=first + i)
-        stage = prune(Region(dict(self.region.axes), nodes, arrays, list(outputs), dict(self.region.origins), self.region.one_pass))
+        stage = prune(Region(dict(region.axes), nodes, arrays, list(outputs), dict(region.origins), region.one_pass))
         collapse(stage)
         return prune(stage)

@@ -5,6 +5,22 @@
 
 #include "gaf_compat.h"
 
+namespace gaf {
+
+// Where the rows of B start that are windows of an image, line by line in memory: row (o * taps + t) * inner + i at
+// o * outer + t * dilation / stride * line + t * dilation % stride * phase + i * step.
+struct WindowRows {
+    uint64_t taps, inner, outer, line, phase, step, dilation, stride;
+
+    __aicore__ inline uint64_t operator()(uint32_t row) const
+    {
+        const uint64_t i = row % inner, t = row / inner % taps * dilation, o = row / inner / taps;
+        return o * outer + t / stride * line + t % stride * phase + i * step;
+    }
+};
+
+}  // namespace gaf
+
 #if defined(GAF_TWIN) && GAF_TWIN == 1
 #include "twin/fast_cube.h"  // the same class with a direct body for the CPU
 #else
@@ -62,9 +78,10 @@ public:
     __aicore__ inline MmadQueues* Queues() { return queues_; }
 
     // c[i * ldc + j] = sum over k of A[i, k] * B[k, j] for i < m <= maxM, j < n <= maxN; lda, ldb, ldc in
-    // elements.
+    // elements. ldb is the distance of rows of B, or WindowRows: where they start (B not transposed).
+    template <class Rows>
     __aicore__ inline void Run(const GlobalTensor<CT>& c, uint64_t ldc, const GlobalTensor<AT>& a,
-                               uint64_t lda, const GlobalTensor<AT>& b, uint64_t ldb, uint32_t m, uint32_t n,
+                               uint64_t lda, const GlobalTensor<AT>& b, const Rows& ldb, uint32_t m, uint32_t n,
                                uint32_t k)
     {
         const uint32_t mPad = RoundUp(m, 16);
@@ -159,6 +176,48 @@ private:
     __aicore__ inline void Nd2Nz(const LocalTensor<AT>& l1, const GlobalTensor<AT>& gm, uint64_t ld,
                                  uint32_t rows, uint32_t cols, uint32_t colAlign)
     {
+        Complete(l1, rows, cols, colAlign);
+        const uint32_t rowsPad = RoundUp(rows, 16);
+        if (ld <= 65535) {
+            AscendC::Nd2NzParams p(1, static_cast<uint16_t>(rows), static_cast<uint16_t>(cols), 0,
+                                   static_cast<uint16_t>(ld), static_cast<uint16_t>(rowsPad), 1, 0);
+            DataCopy(l1, gm, p);
+            return;
+        }
+        for (uint32_t r = 0; r < rows; ++r) {  // the row pitch does not fit srcDValue
+            AscendC::Nd2NzParams p(1, 1, static_cast<uint16_t>(cols), 0, static_cast<uint16_t>(cols),
+                                   static_cast<uint16_t>(rowsPad), 1, 0);
+            DataCopy(l1[r * C0], gm[r * ld], p);
+        }
+    }
+
+    // The same for rows first .. first + rows that start anywhere: one copy for each run of rows equally far apart.
+    __aicore__ inline void Nd2Nz(const LocalTensor<AT>& l1, const GlobalTensor<AT>& gm, const WindowRows& start,
+                                 uint32_t first, uint32_t rows, uint32_t cols)
+    {
+        Complete(l1, rows, cols, 16);
+        const uint32_t rowsPad = RoundUp(rows, 16);
+        for (uint32_t r = 0; r < rows;) {
+            const uint64_t from = start(first + r);
+            uint64_t pitch = r + 1 < rows ? start(first + r + 1) - from : 0;
+            uint32_t run = 1;
+            if (pitch >= cols && pitch <= 65535) {
+                while (r + run < rows && start(first + r + run) == from + run * pitch) {
+                    ++run;
+                }
+            } else {
+                pitch = cols;
+            }
+            AscendC::Nd2NzParams p(1, static_cast<uint16_t>(run), static_cast<uint16_t>(cols), 0,
+                                   static_cast<uint16_t>(pitch), static_cast<uint16_t>(rowsPad), 1, 0);
+            DataCopy(l1[r * C0], gm[from], p);
+            r += run;
+        }
+    }
+
+    // Zeros where the fractals of a panel of rows x cols reach beyond it.
+    __aicore__ inline void Complete(const LocalTensor<AT>& l1, uint32_t rows, uint32_t cols, uint32_t colAlign)
+    {
         const uint32_t rowsPad = RoundUp(rows, 16), fracCols = RoundUp(cols, colAlign) / C0,
                        loaded = DivUp(cols, C0);
         if (rows != rowsPad) {  // clear the last 16 rows of every fractal column that Nd2Nz reaches
@@ -173,24 +232,17 @@ private:
         if (rows != rowsPad || loaded != fracCols) {
             AscendC::PipeBarrier<PIPE_MTE2>();
         }
-        if (ld <= 65535) {
-            AscendC::Nd2NzParams p(1, static_cast<uint16_t>(rows), static_cast<uint16_t>(cols), 0,
-                                   static_cast<uint16_t>(ld), static_cast<uint16_t>(rowsPad), 1, 0);
-            DataCopy(l1, gm, p);
-            return;
-        }
-        for (uint32_t r = 0; r < rows; ++r) {  // the row pitch does not fit srcDValue
-            AscendC::Nd2NzParams p(1, 1, static_cast<uint16_t>(cols), 0, static_cast<uint16_t>(cols),
-                                   static_cast<uint16_t>(rowsPad), 1, 0);
-            DataCopy(l1[r * C0], gm[r * ld], p);
-        }
     }
 
+    template <class Rows>
     __aicore__ inline void LoadPanels(const GlobalTensor<AT>& a, uint64_t lda, const GlobalTensor<AT>& b,
-                                      uint64_t ldb, uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
+                                      const Rows& ldb, uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
     {
         LocalTensor<AT> b1 = queues_->b1.template AllocTensor<AT>();
-        if constexpr (TB) {
+        if constexpr (IS_SAME<Rows, WindowRows>) {
+            static_assert(!TB, "BlockMmad: windows are rows of columns");
+            Nd2Nz(b1, b, ldb, k1, kPanel, n);
+        } else if constexpr (TB) {
             for (uint32_t s = 0; s < n; s += STRIP) {  // a panel of its own for each strip
                 Nd2Nz(b1[s * RoundUp(kPanel, C0)], b[s * ldb + k1], ldb, Min(n - s, STRIP), kPanel, C0);
             }

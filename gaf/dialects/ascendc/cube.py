@@ -142,15 +142,12 @@ def round_hf32(x: np.ndarray) -> np.ndarray:
     return np.where(special, bits, rounded).view(np.float32)
 
 
-@irdl_op_definition
-class MmadRunOp(ApiOp):
-    """`c[m, n] = A * B` in f32 accumulation: c at `c_at` with row pitch `ldc` >= roundUp(n, 16), and so on.
+class MmadOp(ApiOp):
+    """Base: `c[m, n] = A * B` in f32 accumulation: c at `c_at` with row pitch `ldc` >= roundUp(n, 16), and so on.
 
-    A is [m, k] with row pitch lda ([k, m] when stored transposed), B is [k, n] with row pitch ldb ([n, k]
-    when stored transposed). Columns n .. roundUp(n, 16) of c become 0.
+    A is [m, k] with row pitch lda ([k, m] when stored transposed). Columns n .. roundUp(n, 16) of c become 0.
     """
 
-    name = "ascendc.mmad_run"
     mmad = operand_def(MmadType)
     c = operand_def(GmType)
     a = operand_def(GmType)
@@ -165,7 +162,6 @@ class MmadRunOp(ApiOp):
     n = prop_def(ExprAttr)
     k = prop_def(ExprAttr)
 
-    CPP: ClassVar[str] = "{mmad}.Run({c}, {ldc}, {a}, {lda}, {b}, {ldb}, {m}, {n}, {k})"
     PIPE: ClassVar[Pipe] = Pipe.M
     HEADER: ClassVar[str] = "gaf_cube.h"
 
@@ -177,12 +173,12 @@ class MmadRunOp(ApiOp):
             got = local_dtype(self.operand_named(name))
             if got is not dt.of(want):
                 raise invalid(
-                    f"ascendc.mmad_run: element type of {name}", expected=dt.of(want).name, got=got.name
+                    f"{self.name}: element type of {name}", expected=dt.of(want).name, got=got.name
                 )
         ldc, n = self.param("ldc").as_int(), self.param("n").as_int()
         if ldc is not None and n is not None and ldc < -(-n // 16) * 16:
             raise invalid(
-                "ascendc.mmad_run: row pitch of c",
+                f"{self.name}: row pitch of c",
                 expected=f">= {-(-n // 16) * 16}",
                 got=ldc,
                 hint="Fixpipe writes whole 16-column fractals: use a workspace ring with a rounded pitch",
@@ -194,6 +190,10 @@ class MmadRunOp(ApiOp):
         block = round_up(self.param("m"), 16) * round_up(self.param("n"), 16) * round_up(self.param("k"), 16)
         return (Cost.of(f"Mmad.{dt.of(kind.input).name}", block),)
 
+    def right(self, core: Core, k: int, n: int) -> np.ndarray:
+        """B as the interpreter reads it, [k, n]."""
+        raise NotImplementedError(self.name)
+
     def run(self, core: Core) -> None:
         m, n, k = (core.int(self.param(p)) for p in "mnk")
         max_m, max_n = core.values[self.mmad]
@@ -204,17 +204,79 @@ class MmadRunOp(ApiOp):
             raise core.error(self, f"row pitch {ldc} of c is below {-(-n // 16) * 16}")
         kind = self.mmad.type
         assert isinstance(kind, MmadType)
-        ta, tb = kind.trans
-        lda, ldb = core.int(self.param("lda")), core.int(self.param("ldb"))
+        ta, _ = kind.trans
+        lda = core.int(self.param("lda"))
         a = core.gm(self.a).read(self, core, core.int(self.param("a_at")), *((k, m) if ta else (m, k)), lda)
-        b = core.gm(self.b).read(self, core, core.int(self.param("b_at")), *((n, k) if tb else (k, n)), ldb)
-        a32, b32 = a.astype(np.float32), b.astype(np.float32)
+        a32, b32 = a.astype(np.float32), self.right(core, k, n).astype(np.float32)
         if core.hf32 and dt.of(kind.input) is dt.F32:
             a32, b32 = round_hf32(a32), round_hf32(b32)
         block = np.zeros((m, -(-n // 16) * 16), np.float32)
-        block[:, :n] = (a32.T if ta else a32) @ (b32.T if tb else b32)
+        block[:, :n] = (a32.T if ta else a32) @ b32
         target = local_dtype(self.c)
         core.gm(self.c).write(self, core, core.int(self.param("c_at")), ldc, block.astype(target.numpy))
 
 
-OPS = (InitMmadOp, ShareMmadOp, SetHf32Op, MmadRunOp)
+@irdl_op_definition
+class MmadRunOp(MmadOp):
+    """A product with B [k, n], row pitch ldb ([n, k] when stored transposed)."""
+
+    name = "ascendc.mmad_run"
+
+    CPP: ClassVar[str] = "{mmad}.Run({c}, {ldc}, {a}, {lda}, {b}, {ldb}, {m}, {n}, {k})"
+
+    def right(self, core: Core, k: int, n: int) -> np.ndarray:
+        kind = self.mmad.type
+        assert isinstance(kind, MmadType)
+        at, pitch = core.int(self.param("b_at")), core.int(self.param("ldb"))
+        if kind.trans[1]:
+            return core.gm(self.b).read(self, core, at, n, k, pitch).T
+        return core.gm(self.b).read(self, core, at, k, n, pitch)
+
+
+@irdl_op_definition
+class MmadWindowsOp(MmadOp):
+    """A product with the rows of B in windows of an image that lies in memory line by line.
+
+    Row `(o * taps + t) * inner + i` of B, n elements, starts at `o * ldb + t * dilation // stride * line +
+    t * dilation % stride * phase + i * step` behind `b_at`.
+    """
+
+    name = "ascendc.mmad_windows"
+    taps = prop_def(ExprAttr)
+    inner = prop_def(ExprAttr)
+    line = prop_def(ExprAttr)
+    phase = prop_def(ExprAttr)
+    step = prop_def(ExprAttr)
+    dilation = prop_def(ExprAttr)
+    stride = prop_def(ExprAttr)
+
+    CPP: ClassVar[str] = (
+        "{mmad}.Run({c}, {ldc}, {a}, {lda}, {b}, "
+        "gaf::WindowRows{{{taps}, {inner}, {ldb}, {line}, {phase}, {step}, {dilation}, {stride}}}, {m}, {n}, {k})"
+    )
+
+    def verify_(self) -> None:
+        super().verify_()
+        kind = self.mmad.type
+        assert isinstance(kind, MmadType)
+        if kind.trans[1]:
+            raise invalid("ascendc.mmad_windows: B is stored by rows", expected="an mmad of kind nn or tn", got=kind)
+        for name in ("taps", "inner", "dilation", "stride"):
+            value = self.param(name).as_int()
+            if value is not None and value < 1:
+                raise invalid(f"ascendc.mmad_windows: {name}", expected=">= 1", got=value)
+
+    def right(self, core: Core, k: int, n: int) -> np.ndarray:
+        taps, inner, outer, line, phase, step, dilation, stride = (
+            core.int(self.param(p))
+            for p in ("taps", "inner", "ldb", "line", "phase", "step", "dilation", "stride")
+        )
+        row = np.arange(k)
+        o, at = np.divmod(row, taps * inner)
+        t, i = np.divmod(at, inner)
+        lines, phases = np.divmod(t * dilation, stride)
+        starts = core.int(self.param("b_at")) + o * outer + lines * line + phases * phase + i * step
+        return np.concatenate([core.gm(self.b).read(self, core, int(s), 1, n, n) for s in starts])
+
+
+OPS = (InitMmadOp, ShareMmadOp, SetHf32Op, MmadRunOp, MmadWindowsOp)

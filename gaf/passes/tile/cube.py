@@ -14,9 +14,10 @@ from gaf.dialects.tile.folds import ContractOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, YieldOp
 from gaf.dialects.tile.types import GmType
-from gaf.passes.tile.forms import Address, Windows, axis_ranges, linear, loops_around, refuse, tile_type
+from gaf.passes.tile.forms import Address, Windows, axis_ranges, element_offset, linear, loops_around, refuse, tile_type
 from gaf.passes.tile.handover import FRACTAL, HandOver, Part, Step, check_order, collect_handovers, steps
 from gaf.passes.tile.program import is_cube_op
+from gaf.passes.tile.window_rows import WindowRows, window_rows
 
 MAX_ROWS, MAX_COLUMNS = 128, 256
 """Largest block of the device library's BlockMmad."""
@@ -27,10 +28,12 @@ class Operand:
     """One side of the product, from global memory or from a part that the vector cores hand over."""
 
     source: LoadOp | Part
-    axes: tuple[str, str]  # (m, k) or (k, n)
+    axes: tuple[str, ...]  # (m, k...) or (k..., n)
     transposed: bool
     pitch: Expr
     dtype: dt.DType
+    rows: WindowRows | None = None
+    """Where the rows of a right operand start that sums over several axes; then `pitch` is the outermost one's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Block:
     contract: ContractOp
     rows: str
     columns: str
-    summed: str
+    summed: tuple[str, ...]
     left: Operand
     right: Operand
     size: tuple[Expr, Expr]
@@ -164,14 +167,11 @@ def _plan_block(kernel: KernelOp, op: ContractOp, parts: dict[SSAValue, Part]) -
                 f"a matmul with the batch axis '{axis}' in one block",
                 hint="make it a grid axis of step 1",
             )
-    summed = [a for a in op.summed if not windows.is_unit(a)] or list(op.summed[-1:])
-    if len(summed) != 1:
-        raise refuse(op, "a matmul that sums over two axes has no lowering", got=", ".join(summed))
-    if windows.capacity[summed[0]] != expr(kernel.extents[summed[0]]):
-        raise refuse(
-            op, f"the summed axis '{summed[0]}' is looped over", hint="leave it whole: BlockMmad walks it"
-        )
-    left, right = _operands(kernel, op, rows, columns, summed[0], parts)
+    summed = tuple(a for a in op.summed if not windows.is_unit(a)) or op.summed[-1:]
+    for axis in summed:
+        if windows.capacity[axis] != expr(kernel.extents[axis]):
+            raise refuse(op, f"the summed axis '{axis}' is looped over", hint="leave it whole: BlockMmad walks it")
+    left, right = _operands(kernel, op, rows, columns, summed, parts)
     size = (windows.capacity[rows] if rows else const(1), windows.capacity[columns])
     _check_size(op, size)
     if panel is not None and (panel.axis != columns or panel.inits):
@@ -181,7 +181,7 @@ def _plan_block(kernel: KernelOp, op: ContractOp, parts: dict[SSAValue, Part]) -
             expected=f"a loop over '{columns}'",
         )
     target = _target(kernel, op, panel, columns, size[1], parts)
-    return Block(op, rows, columns, summed[0], left, right, size, panel, target)
+    return Block(op, rows, columns, summed, left, right, size, panel, target)
 
 
 def _target(
@@ -207,11 +207,14 @@ def _target(
 
 
 def _operands(
-    kernel: KernelOp, op: ContractOp, rows: str, columns: str, summed: str, parts: dict[SSAValue, Part]
+    kernel: KernelOp, op: ContractOp, rows: str, columns: str, over: tuple[str, ...], parts: dict[SSAValue, Part]
 ) -> tuple[Operand, Operand]:
     a, b = op.a, op.b
     if columns in tile_type(a).axes and columns not in tile_type(b).axes:
         a, b = b, a
+    if len(over) > 1:
+        return _window_operands(kernel, op, a, b, rows, columns, over)
+    (summed,) = over
     found = []
     for value, axes, kept in ((a, (rows, summed), rows), (b, (summed, columns), columns)):
         owner, kind = value.owner, tile_type(value).dtype
@@ -257,6 +260,50 @@ def _operands(
             op, "the cube multiplies floats", expected="f32, f16 or bf16", got=", ".join(map(str, kinds))
         )
     return found[0], found[1]
+
+
+def _window_operands(
+    kernel: KernelOp, op: ContractOp, a: SSAValue, b: SSAValue, rows: str, columns: str, over: tuple[str, ...]
+) -> tuple[Operand, Operand]:
+    """Operands of a matmul over several axes: rows of the left one that hold them all, rows of the right one that start
+    where `window_rows` says.
+    """
+    found = []
+    for value in (a, b):
+        load = value.owner
+        if not isinstance(load, LoadOp) or load.guards:
+            raise refuse(op, "an operand of a matmul over several axes is loaded from global memory as it is there")
+        source = load.source.type
+        assert isinstance(source, GmType)
+        total = element_offset(source.shape, load.index, axis_ranges(kernel))
+        if value is a:
+            size = const(1)
+            for axis in reversed(over):
+                if total.coefficient(axis) != size:
+                    raise refuse(load, "the left operand of a matmul over several axes has them in one row", got=str(total))
+                size = size * kernel.extents[axis]
+            pitch = total.coefficient(rows) if rows else const(1)
+            if pitch is None:
+                raise refuse(load, f"the left operand of a matmul isn't linear in '{rows}'", got=str(total))
+            found.append(Operand(load, (rows, *over), False, pitch, source.dtype))
+            continue
+        starts = window_rows(total, over, kernel.extents)
+        if starts is None or total.coefficient(columns) != 1:
+            raise refuse(load, "the right operand of a matmul over several axes has no rows of columns", got=str(total))
+        found.append(Operand(load, (*over, columns), False, starts.outer, source.dtype, starts))
+    if {o.dtype for o in found} - {dt.F32, dt.F16, dt.BF16}:
+        raise refuse(op, "the cube multiplies floats", expected="f32, f16 or bf16", got=str(found[0].dtype))
+    return found[0], found[1]
+
+
+def operand_base(kernel: KernelOp, operand: Operand, lows: dict[str, Expr]) -> Expr:
+    """Element offset of the first element of a matmul operand in global memory."""
+    load = operand.source
+    assert isinstance(load, LoadOp)
+    source = load.source.type
+    assert isinstance(source, GmType)
+    total = element_offset(source.shape, load.index, axis_ranges(kernel))
+    return total.substitute({a: lows[a] for a in total.names() if a in lows})
 
 
 def operand_address(kernel: KernelOp, load: LoadOp, axes: tuple[str, str], lows: dict[str, Expr]) -> Address:

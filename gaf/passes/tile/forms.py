@@ -149,6 +149,14 @@ def strides(shape: Sequence[Expr]) -> list[Expr]:
     return [product(shape[i + 1 :]) for i in range(len(shape))]
 
 
+def element_offset(shape: Sequence[Expr], index: Sequence[Expr], ranges: Mapping[str, Expr]) -> Expr:
+    """The offset in elements of an index map, simplified for axes of these extents."""
+    total = const(0)
+    for value, stride in zip(index, strides(shape), strict=True):
+        total = total + value * stride
+    return total.simplify(ranges)
+
+
 def linear(
     op: Operation,
     shape: Sequence[Expr],
@@ -163,10 +171,7 @@ def linear(
     `lows` gives the first coordinate of every axis of the tile and `m.lo` / `m.hi` of open loops, `ranges`
     the extents (for simplification). Raises UnsupportedError when the map isn't linear in rows and lanes.
     """
-    total = const(0)
-    for value, stride in zip(index, strides(shape), strict=True):
-        total = total + value * stride
-    total = total.simplify(ranges)
+    total = element_offset(shape, index, ranges)
     steps = [_step(op, total, axis, what, index) for axis in axes]
     base = total.substitute({a: lows[a] for a in total.names() if a in lows})
     lane = steps[-1] if steps else const(1)
@@ -209,10 +214,7 @@ def picked_lanes(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) ->
         return None
     if memory_dtype(source.dtype).bytes not in (2, 4):
         return None
-    total = const(0)
-    for value, stride in zip(op.index, strides(source.shape), strict=True):
-        total = total + value * stride
-    step = total.simplify(ranges).coefficient(axes[-1])
+    step = element_offset(source.shape, op.index, ranges).coefficient(axes[-1])
     if step is not None:
         number = step.as_int()
         return LaneMap(number, const(0)) if number is not None and number > 1 else None
@@ -227,10 +229,7 @@ def is_transposed(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) -
         return False
     if axes[1] in op.index[-1].names() or memory_dtype(source.dtype).bytes not in (2, 4):
         return False
-    total = const(0)
-    for value, stride in zip(op.index, strides(source.shape), strict=True):
-        total = total + value * stride
-    total = total.simplify(ranges)
+    total = element_offset(source.shape, op.index, ranges)
     return total.coefficient(axes[0]) == 1 and total.coefficient(axes[1]) not in (None, const(0), const(1))
 
 

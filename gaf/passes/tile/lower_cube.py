@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from gaf.dialects.ascendc.cube import MmadRunOp, SetHf32Op
+from gaf.dialects.ascendc.cube import MmadRunOp, MmadWindowsOp, SetHf32Op
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, sym
+from gaf.dialects.common.index import Expr, const, product, sym
 from gaf.dialects.tile.folds import ContractOp
 from gaf.dialects.tile.structure import ForOp, SyncOp
 from gaf.dialects.tile.types import GmType
-from gaf.passes.tile.cube import Block, Operand, operand_address
+from gaf.passes.tile.cube import Block, Operand, operand_base
 from gaf.passes.tile.emit import Emitter, gm_name
 from gaf.passes.tile.forms import linear, refuse, require_contiguous
 from gaf.passes.tile.handover import Part
@@ -102,9 +102,15 @@ class CubeEmitter:
             arrays.append(array)
             params[f"{letter}_at"] = e.name(at, f"{letter}_at")
             params[f"ld{letter}"] = e.name(operand.pitch, f"ld{letter}")
-        for letter, axis in (("m", block.rows), ("n", block.columns), ("k", block.summed)):
-            params[letter] = e.name(e.windows[axis][1], f"{letter}_size") if axis else const(1)
-        self.kb.call(MmadRunOp, self.mmads[block.layout], target, *arrays, **params)
+        for letter, axes in (("m", [block.rows]), ("n", [block.columns]), ("k", block.summed)):
+            params[letter] = e.name(product([e.windows[a][1] for a in axes if a]), f"{letter}_size")
+        rows = block.right.rows
+        if rows is None:
+            self.kb.call(MmadRunOp, self.mmads[block.layout], target, *arrays, **params)
+            return
+        params |= {"taps": rows.taps, "inner": rows.inner, "line": rows.line, "phase": rows.phase, "step": rows.step}
+        params |= {"dilation": const(rows.dilation), "stride": const(rows.stride)}
+        self.kb.call(MmadWindowsOp, self.mmads[block.layout], target, *arrays, **params)
 
     def _operand(self, operand: Operand) -> tuple[SSAValue, Expr]:
         """Array and first element of an operand."""
@@ -114,8 +120,7 @@ class CubeEmitter:
             return lowering.rings.arrays[part], lowering.rings.part_at(part, e) + lowering.rings.offset_in(
                 part, e
             )
-        address = operand_address(lowering.kernel, operand.source, operand.axes, e.lows())
-        return e.array(operand.source.source), address.base
+        return e.array(operand.source.source), operand_base(lowering.kernel, operand, e.lows())
 
     def _target(self, block: Block) -> tuple[SSAValue, Expr, Expr]:
         """Array, first element and row pitch of the product."""

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, Func, const, map_atoms, sym
+from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
 from gaf.dialects.common.names import short_name
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
@@ -172,7 +172,7 @@ class RegionEmitter:
         """Grid axes, rows, lanes, then the axes that only inner phases have."""
         s = self.schedule
         order = [*s.walked, *([s.rows] if s.rows else []), s.lanes]
-        inner = [x for level in reversed(s.levels) for m in level for x in (m.columns, m.summed)]
+        inner = [x for level in reversed(s.levels) for m in level for x in (m.columns, *m.summed)]
         return list(dict.fromkeys(order + inner))
 
     def whole_grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
@@ -431,7 +431,7 @@ class RegionEmitter:
         """The left operand in L1: loaded, or computed row by row and handed over by the vector cores."""
         node = self.region.nodes[m.node]
         if not m.computed:
-            return self._cube_load(node.args[0], (self.rename[self.schedule.rows or ""], self.rename[m.summed]))
+            return self._cube_load(node.args[0], [self.rename[a] for a in (self.schedule.rows or "", *m.summed)])
         with self.kb.for_(self.m, sym(self.names["tm"])) as loop, self.scope():
             operand = self.value(node.args[0])
             for i, out in enumerate(self.region.outputs):
@@ -442,7 +442,7 @@ class RegionEmitter:
 
     def _contract(self, m: MatMul, lefts: Mapping[int, SSAValue]) -> SSAValue:
         with self.kb.at(self.region.origins.get(m.node) or self.kb.location):
-            right = self._cube_load(self.region.nodes[m.node].args[1], (self.rename[m.summed], self.rename[m.columns]))
+            right = self._cube_load(self.region.nodes[m.node].args[1], [self.rename[a] for a in (*m.summed, m.columns)])
             return self.kb.contract(lefts[self.region.nodes[m.node].args[0]], right)
 
     def _columns(self, axis: str) -> Expr:
@@ -455,10 +455,11 @@ class RegionEmitter:
         counts = [axes[a] for a in s.grid]
         others = None if None in counts else math.prod(n for n in counts if n is not None)
         rows = axes[s.rows] if s.rows is not None else 1
+        summed = product([self.region.axes[a] for a in m.summed]).as_int()
         right = self.region.nodes[self.region.nodes[m.node].args[1]]
-        return const(grid_columns(axes[m.columns], rows, others, axes[m.summed], right.dtype.bytes, m.trans_b))
+        return const(grid_columns(axes[m.columns], rows, others, summed, right.dtype.bytes, m.trans_b))
 
-    def _cube_load(self, number: int, axes: tuple[str, str]) -> SSAValue:
+    def _cube_load(self, number: int, axes: Sequence[str]) -> SSAValue:
         node = self.region.nodes[number]
         if {self.rename[a] for a in node.axes} - {self.rename[g] for g in self.schedule.grid} != set(axes):
             raise NotFusible("a matmul operand lacks one of its axes")

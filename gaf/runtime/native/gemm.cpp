@@ -12,6 +12,7 @@
 
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "halfs.h"
 #include "packs.h"
@@ -214,20 +215,11 @@ void PackB(float* out, const void* b, Num ab, bool tb, uint64_t ldb, uint32_t n,
     rest(std::integral_constant<uint32_t, NR>());
 }
 
-}  // namespace
-
-void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
-          uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
+// The product with a packed B; see rt::Gemm.
+void Multiply(void* c, Num ct, uint64_t ldc, const void* a, Num ab, bool ta, uint64_t lda, const float* pb,
+              uint32_t m, uint32_t n, uint32_t k)
 {
     const uint32_t nPad = (n + VL - 1) / VL * VL;
-    const PackKey key{b, ldb, k, n, ab, tb};
-    const float* pb = SharedPack(key, static_cast<size_t>(nPad) * k,
-                                 [&](float* out) { PackB(out, b, ab, tb, ldb, n, k); });
-    if (pb == nullptr) {
-        float* own = packedB.Get(static_cast<size_t>(nPad) * k);
-        PackB(own, b, ab, tb, ldb, n, k);
-        pb = own;
-    }
     const bool packed = ab != Num::F32 || ta;
     const bool direct = ct == Num::F32;
     const uint32_t n16 = (n + 15) / 16 * 16;
@@ -287,6 +279,48 @@ void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, b
             memset(d + n, 0, (n16 - n) * sizeof(uint16_t));
         }
     }
+}
+
+}  // namespace
+
+void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
+          uint64_t ldb, uint32_t m, uint32_t n, uint32_t k)
+{
+    const size_t floats = static_cast<size_t>((n + VL - 1) / VL * VL) * k;
+    const PackKey key{b, ldb, k, n, ab, tb};
+    const float* pb = SharedPack(key, floats, [&](float* out) { PackB(out, b, ab, tb, ldb, n, k); });
+    if (pb == nullptr) {
+        float* own = packedB.Get(floats);
+        PackB(own, b, ab, tb, ldb, n, k);
+        pb = own;
+    }
+    Multiply(c, ct, ldc, a, ab, ta, lda, pb, m, n, k);
+}
+
+uint64_t* RowStarts(uint32_t k)
+{
+    thread_local std::vector<uint64_t> starts;
+    if (starts.size() < k) {
+        starts.resize(k);
+    }
+    return starts.data();
+}
+
+void GemmRows(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda,
+              const uint64_t* starts, uint32_t m, uint32_t n, uint32_t k)
+{
+    float* pb = packedB.Get(static_cast<size_t>((n + VL - 1) / VL * VL) * k);
+    float* panel = pb;
+    for (uint32_t j = 0; j < n; j += NR) {
+        const uint32_t left = n - j < NR ? n - j : NR, width = (left + VL - 1) / VL * VL;
+        for (uint32_t p = 0; p < k; ++p, panel += width) {
+            ToFloats(panel, b, ab, starts[p] + j, left);
+            for (uint32_t i = left; i < width; ++i) {
+                panel[i] = 0.0f;
+            }
+        }
+    }
+    Multiply(c, ct, ldc, a, ab, ta, lda, pb, m, n, k);
 }
 
 namespace {

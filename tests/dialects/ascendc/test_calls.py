@@ -434,6 +434,27 @@ def test_mmad(kind: dt.DType, ta: bool, tb: bool) -> None:
     assert not out[:, n:].any()
 
 
+@pytest.mark.parametrize(("taps", "inner", "dilation", "stride"), [(3, 2, 1, 1), (5, 1, 2, 3), (2, 3, 3, 2)])
+def test_mmad_of_windows(taps: int, inner: int, dilation: int, stride: int) -> None:
+    """Rows of B start where a lookup in the image, dim by dim, finds them."""
+    m, n, outer = 5, 9, 2
+    lines = (taps - 1) * dilation // stride + 1
+    image = np.random.default_rng(0).normal(size=(outer, inner, stride, lines, n)).astype(np.float32)
+    k = outer * taps * inner
+    kb = KernelBuilder("k", "aic", [("a", dt.F32, "in", [m, k]), ("b", dt.F32, "in", image.shape), ("c", dt.F32, "out", [m, 16])])
+    mm = kb.init_mmad("mm", dt.F32, m=16, n=16)
+    kb.call(
+        cube.MmadWindowsOp, mm, kb.arg("c"), kb.arg("a"), kb.arg("b"), c_at=0, ldc=16, a_at=0, lda=k, b_at=0,
+        ldb=inner * stride * lines * n, m=m, n=n, k=k, taps=taps, inner=inner, line=n, phase=lines * n,
+        step=stride * lines * n, dilation=dilation, stride=stride,
+    )  # fmt: skip
+    a = np.random.default_rng(1).normal(size=(m, k)).astype(np.float32)
+    places = [divmod(t * dilation, stride) for t in range(taps)]
+    b = np.stack([image[o, i, phase, line] for o in range(outer) for line, phase in places for i in range(inner)])
+    out = interpret(kb.finish(), {"a": a, "b": image}, {})["c"]
+    np.testing.assert_allclose(out[:, :n], a.astype(float) @ b.astype(float), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind", [dt.F32, dt.BF16, dt.U8, dt.I64], ids=lambda d: d.name)
 @pytest.mark.parametrize("box", [(1, 3, 2, 4), (0, 0, 5, 37), (2, 30, 3, 7), (0, 0, 0, 0), (5, 37, 0, 0)])
 def test_load_tile_box(box: tuple[int, int, int, int], kind: dt.DType) -> None:
@@ -493,6 +514,7 @@ def test_every_call_is_tested() -> None:
         copy.DataCopyPadOutOp,
         rows.CastTileOp,
         cube.MmadRunOp,
+        cube.MmadWindowsOp,
         cube.SetHf32Op,  # tests/runtime/test_hf32.py
         random.Random24Op,  # tests/runtime/test_random.py
     }

@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from gaf.dialects.ascendc import API_OPS, KernelBuilder, counts, rows, vector
 from gaf.dialects.ascendc.copy import GatherTileOp, LoadTileBoxOp, LoadTileOp, StoreTileOp
-from gaf.dialects.ascendc.cube import InitMmadOp, MmadRunOp
+from gaf.dialects.ascendc.cube import InitMmadOp, MmadRunOp, MmadWindowsOp
 from gaf.dialects.ascendc.kernel import RESERVED_NAMES, KernelOp
 from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, PipeBarrierOp, SetFlagOp
 from gaf.dialects.ascendc.types import LocalType, MmadType, QueueType
@@ -328,7 +328,8 @@ def cube(**changes: object) -> KernelOp:
             "k": 8,
             **changes,
         }
-        kb.call(MmadRunOp, mm, ring, kb.arg(str(params.pop("a", "h"))), kb.arg("h"), **params)
+        call = MmadWindowsOp if "taps" in params else MmadRunOp
+        kb.call(call, mm, ring, kb.arg(str(params.pop("a", "h"))), kb.arg("h"), **params)
         flag = params.get("flag", 0)
         kb.call(CrossCoreSetFlagOp, flag=flag, pipe="FIX")
     return kb.finish()
@@ -340,6 +341,10 @@ def test_cube_calls() -> None:
         cube(ldc=50)
     with pytest.raises(VerifyException, match="ascendc.mmad_run: element type of a; expected f16, got f32"):
         cube(a="x")
+    windows = {"taps": 2, "inner": 1, "line": 64, "phase": 0, "step": 0, "dilation": 1, "stride": 1}
+    cube(**windows)
+    with pytest.raises(VerifyException, match="ascendc.mmad_windows: stride; expected >= 1, got 0"):
+        cube(**windows | {"stride": 0})
     kb = builder("aic")
     with pytest.raises(VerifyException, match=r"ascendc.init_mmad: n; expected 1..256, got 512"):
         kb.emit(InitMmadOp(m=64, n=512, result=MmadType.of(dt.F16, False, False)))

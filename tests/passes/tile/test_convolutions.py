@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions on the cube: windows laid out by the vector cores, a matmul, and the epilogue in one kernel."""
+"""Convolutions on the cube: lines laid out by the vector cores, a matmul of windows, and the epilogue in one kernel."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.ops.conv import ConvOp, ConvTransposeOp
 from gaf.dialects.graph.types import TensorType
+from gaf.fusion.nodes import Handed
+from gaf.fusion.region import build_region
+from gaf.fusion.stages import kernel_schedules
 from tests.passes.tile.windows import CHECK, build, judged, values
 
 
@@ -35,6 +38,10 @@ CASES = {
     "three dims": ((4, 5, 6, 7), (6, 4, 3, 3, 3), attributes(3, pads=1)),
     "wide": ((4, 5, 300), (8, 4, 3, 3), attributes(2, pads=1)),
     "one channel": ((4, 12, 10), (1, 4, 3, 3), attributes(2, pads=1)),
+    "dilated": ((4, 14, 15), (6, 4, 3, 3), attributes(2, pads=2, dilations=2)),
+    "dilated with a stride": ((4, 17, 15), (6, 4, 4, 3), attributes(2, strides=2, pads=1, dilations=3)),
+    "overlapping by two": ((4, 20, 15), (6, 4, 5, 5), attributes(2, strides=3)),
+    "one valid dim": ((4, 40), (12, 4, 5), attributes(1)),
     "whole image": ((16, 3, 3), (32, 16, 3, 3), attributes(2)),
 }
 
@@ -50,12 +57,12 @@ def test_convolutions(name: str, around: bool) -> None:
 
 
 @CHECK
-@pytest.mark.parametrize(("name", "kind"), [("padded", dt.F32), ("stem", dt.F16), ("groups", dt.BF16)])
+@pytest.mark.parametrize(("name", "kind"), [("padded", dt.F32), ("stem", dt.F16), ("groups", dt.BF16), ("dilated with a stride", dt.F32)])
 def test_compiled_convolutions(name: str, kind: dt.DType) -> None:
     shape, weights, attrs = CASES[name]
     w, b = values(weights, kind, seed=1), values(weights[:1], kind, seed=2)
     model = build(ConvOp, TensorType.of((sym("N"), *shape), kind), w, b, around=False, **attrs)
-    judged(model, {"x": values((2, *shape), kind)}, "check")
+    judged(model, {"x": values((2, *shape), kind)}, "check", "host")
 
 
 TRANSPOSED = {
@@ -83,6 +90,27 @@ def test_compiled_transposed_convolution() -> None:
     x = TensorType.of((sym("N"), *shape), dt.F16)
     model = build(ConvTransposeOp, x, values(weights, dt.F16, 1), around=False, output_padding=extra, **attrs)
     judged(model, {"x": values((2, *shape), dt.F16)}, "check")
+
+
+@pytest.mark.parametrize(
+    ("name", "copies"),
+    [
+        ("padded", 3 * 14 * 10),  # each line once for every position along the inner dim of a window
+        ("stem", 7 * 2 * 19 * 16),  # even and odd lines, as every other line is in one window
+        ("one dim", 44),
+        ("three dims", 3 * 3 * 7 * 6 * 7),
+        ("patches", 32 * 32),  # windows that share nothing
+        ("one valid dim", 0),
+    ],
+)
+def test_windows_lie_in_memory_once_for_each_line(name: str, copies: int) -> None:
+    """Elements of workspace for one channel of one image."""
+    shape, weights, attrs = CASES[name]
+    model = build(ConvOp, TensorType.of((1, *shape), dt.F32), values(weights), around=False, **attrs)
+    (conv,) = (op for op in model.block.ops if isinstance(op, ConvOp))
+    stages = kernel_schedules(build_region([conv], [conv.result]))[0].stages
+    sizes = [t.type.num_elements() for stage in stages for t in stage.stores if isinstance(t, Handed)]
+    assert [s.as_int() for s in sizes] == ([copies * shape[0]] if copies else [])
 
 
 def test_symbolic_height_and_width() -> None:

@@ -24,6 +24,17 @@ public:
         gaf_twin::rt::Gemm(c.GetPhyAddr(), gaf_twin::NumOf<CT>(), ldc, a.GetPhyAddr(), b.GetPhyAddr(),
                            gaf_twin::NumOf<AT>(), TA, lda, TB, ldb, m, n, k);
     }
+    void Run(const GlobalTensor<CT>& c, uint64_t ldc, const GlobalTensor<AT>& a, uint64_t lda,
+             const GlobalTensor<AT>& b, const WindowRows& rows, uint32_t m, uint32_t n, uint32_t k)
+    {
+        static_assert(!TB && (IS_SAME<CT, float> || IS_SAME<CT, AT>), "BlockMmad: windows are rows of columns");
+        uint64_t* starts = gaf_twin::rt::RowStarts(k);
+        for (uint32_t i = 0; i < k; ++i) {
+            starts[i] = rows(i);
+        }
+        gaf_twin::rt::GemmRows(c.GetPhyAddr(), gaf_twin::NumOf<CT>(), ldc, a.GetPhyAddr(), b.GetPhyAddr(),
+                               gaf_twin::NumOf<AT>(), TA, lda, starts, m, n, k);
+    }
 };
 
 }  // namespace gaf

@@ -146,6 +146,10 @@ enum class Num : uint8_t { F32, F16, BF16 };
 // of c are written to a multiple of 16 columns, with zeros beyond n.
 void Gemm(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda, bool tb,
           uint64_t ldb, uint32_t m, uint32_t n, uint32_t k);
+// The same with row i of B at b + starts[i]. RowStarts: room for so many of them, until the thread asks again.
+void GemmRows(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num ab, bool ta, uint64_t lda,
+              const uint64_t* starts, uint32_t m, uint32_t n, uint32_t k);
+uint64_t* RowStarts(uint32_t k);
 // One Mmad on fractal layouts: l0c is Nz [n/16][mPad][16] float, a Zz [m/16][aFrac][16][c0], b Zn
 // [k/c0][n/16][16][c0]. `hf32` rounds float operands first.
 enum class Hf32 : uint8_t { OFF, TIES_TO_ZERO, TIES_TO_EVEN };
