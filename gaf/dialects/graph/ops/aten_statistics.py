@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import const, expr
+from gaf.dialects.common.index import const
 from gaf.dialects.graph.contract import AtenContext, tensor_type
 from gaf.dialects.graph.ops.aten import expands
 from gaf.dialects.graph.ops.binary import AddOp, MulOp, PowOp, SubOp
 from gaf.dialects.graph.ops.channel_norm import aten_affine
 from gaf.dialects.graph.ops.common import norm_axis
 from gaf.dialects.graph.ops.compare import NotEqualOp
+from gaf.dialects.graph.ops.einsum import diagonal
 from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.reduce import (
     ReduceL1Op,
@@ -26,8 +27,7 @@ from gaf.dialects.graph.ops.reduce import (
     ReduceSumOp,
     aten_axes,
 )
-from gaf.dialects.graph.ops.shape import SqueezeOp, TransposeOp, UnsqueezeOp, reshaped
-from gaf.dialects.graph.ops.slice import sliced
+from gaf.dialects.graph.ops.shape import UnsqueezeOp, reshaped
 from gaf.dialects.graph.ops.unary import AbsOp, RsqrtOp
 
 # -- batch normalisation -----------------------------------------------------------------------------------
@@ -118,22 +118,12 @@ def distances(ctx: AtenContext) -> Any:
 
 
 @expands("diagonal.default", "diagonal_copy.default")
-def diagonal(ctx: AtenContext) -> Any:
-    """A diagonal of two axes, which becomes the last axis: every (columns + 1)-th element of flat rows."""
+def diagonal_of_axes(ctx: AtenContext) -> Any:
+    """A diagonal of two axes, which becomes the last axis."""
     x = ctx.value("self")
-    type_, rank = tensor_type(x), tensor_type(x).rank
+    rank = tensor_type(x).rank
     first, second = (norm_axis(int(ctx.attr(n, d)), rank, ctx.op_type) for n, d in (("dim1", 0), ("dim2", 1)))
-    rows, columns = type_.shape[first], type_.shape[second]
-    offset, size = int(ctx.attr("offset", 0)), ctx.result.shape[-1]
-    others = [i for i in range(rank) if i not in (first, second)]
-    perm = (*others, first, second)
-    if perm != tuple(range(rank)):
-        x = ctx.emit(TransposeOp, [x], perm=perm)
-    x = reshaped(ctx, x, (*(type_.shape[i] for i in others), rows * columns))
-    if (step := columns.as_int()) is None or size == 0:
-        raise ctx.unsupported("a diagonal of a symbolic or empty matrix", got=type_)
-    start = const(offset) if offset >= 0 else columns * expr(-offset)
-    return sliced(ctx, x, {len(others): (start, size, step + 1)})
+    return diagonal(ctx, x, first, second, int(ctx.attr("offset", 0)), ctx.result.shape[-1])
 
 
 @expands("_embedding_bag.default", "_embedding_bag_forward_only.default")

@@ -25,7 +25,7 @@ from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
 
 
-FAMILIES_OF_EXPANSIONS = ("attention", "dropout", "quantize")
+FAMILIES_OF_EXPANSIONS = ("attention", "dropout", "einsum", "quantize")
 """Modules of this package that define expansions, besides this one."""
 
 
