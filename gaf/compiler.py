@@ -33,6 +33,7 @@ from gaf.fusion.refit import Failure
 from gaf.fusion.search import Decision, FusionPlan
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
+from gaf.passes.graph.overlap_collectives import overlap_collectives
 from gaf.passes.pipeline import ascendc_pipeline, graph_pipeline, run_pipeline, tile_pipeline
 from gaf.passes.tile.limit_tiles import limit_tiles
 from gaf.report.text import log_fusions, log_stream
@@ -157,6 +158,8 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
         with _timed(seconds, "fuse"), declared_rules(model):
             *inner, plan = [fuse_block(block, config=config) for block in all_blocks(work.block)]
         decisions = [d for p in (plan, *inner) for d in p.decisions]
+        with _timed(seconds, "overlap"):
+            decisions += [d for block in all_blocks(work.block) for d in overlap_collectives(block, config)]
         kernels = _generate(work, config, seconds, decisions)
         _count_uses(work, kernels)
     fused = FusedModel(work, model, config, list(kernels.values()), decisions, seconds)

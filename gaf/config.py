@@ -31,8 +31,8 @@ class FusionConfig:
     searched: "greedy", "optimal" (exact on small clusters) or "none". `symbols` are the sizes at which
     symbolic dims are priced (128 by default). `core_budget` (cube cores) and `l2_budget` (bytes) say how much
     of the chip the model may count on. `atb="prefer"` leaves whole patterns that ATB has operators for alone.
-    `disabled_rules` switches rules off by name, and the rewrites "fold-batch-norm", "pack-matmuls" and
-    "online-reductions" (softmax and norms of long rows in one pass, attention of long rows); `groups`
+    `disabled_rules` switches rules off by name, and the rewrites "fold-batch-norm", "pack-matmuls", "overlap-collectives"
+    and "online-reductions" (softmax and norms of long rows in one pass, attention of long rows); `groups`
     (names of model nodes) are joined, where legal, instead of searching, e.g. to repeat the plan of another size;
     `rule_errors` says whether a rule that fails is reported or stops the compilation; `tuning` bounds tiling
     parameters by kernel, as `gaf tune` finds them (`gaf.read_tuning` reads its file).

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -100,18 +100,30 @@ def attend(w: Writer, q: str, k: str, v: str, size: Size, mask: str | None) -> s
     return merge_heads(w, w.op("MatMul", w.op("Softmax", scores, axis=-1), v), size)
 
 
-def attention(w: Writer, x: str, size: Size, mask: str | None) -> str:
-    """Self-attention with separate projections."""
-    q = split_heads(w, linear(w, x, "query", size.hidden, size.hidden), size)
-    k = split_heads(w, linear(w, x, "key", size.hidden, size.hidden), size, (0, 2, 3, 1))
-    v = split_heads(w, linear(w, x, "value", size.hidden, size.hidden), size)
-    return linear(w, attend(w, q, k, v, size, mask), "output", size.hidden, size.hidden)
+def row_parallel(w: Writer, x: str, name: str, rows: int, columns: int, ranks: int) -> str:
+    """x @ weight + bias, where a rank holds its share of `rows` of x and weight: the products are added over ranks."""
+    y = w.op("MatMul", x, w.weight(f"{name}.weight", [rows // ranks, columns]))
+    if ranks > 1:
+        y = w.op("AllReduce", y, domain="gaf", group_size=ranks)
+    return w.op("Add", w.weight(f"{name}.bias", [columns], 0.1), y)
 
 
-def bert(size: Size = Size(), writer: NewWriter = Writer, pooler: bool = False) -> onnx.ModelProto:
+def attention(w: Writer, x: str, size: Size, mask: str | None, ranks: int = 1) -> str:
+    """Self-attention with separate projections; a rank has its share of the heads."""
+    mine = replace(size, heads=size.heads // ranks, hidden=size.hidden // ranks)
+    q = split_heads(w, linear(w, x, "query", size.hidden, mine.hidden), mine)
+    k = split_heads(w, linear(w, x, "key", size.hidden, mine.hidden), mine, (0, 2, 3, 1))
+    v = split_heads(w, linear(w, x, "value", size.hidden, mine.hidden), mine)
+    return row_parallel(w, attend(w, q, k, v, mine, mask), "output", size.hidden, size.hidden, ranks)
+
+
+def bert(
+    size: Size = Size(), writer: NewWriter = Writer, pooler: bool = False, ranks: int = 1
+) -> onnx.ModelProto:
     """Encoder with post-norm: input_ids, attention_mask i64[B, S] -> last_hidden_state f32[B, S, hidden].
 
-    With `pooler`, a second result: tanh of a linear layer on the first token.
+    With `pooler`, a second result: tanh of a linear layer on the first token. With several `ranks`, one rank of a
+    tensor-parallel group: it has its share of the heads and of the feed-forward block, and an AllReduce behind each.
     """
     w = writer("bert")
     ids = w.input("input_ids", ["batch", "sequence"], np.int64)
@@ -129,12 +141,11 @@ def bert(size: Size = Size(), writer: NewWriter = Writer, pooler: bool = False) 
     mask = w.op("Mul", hidden, w.const(-10000.0))
     for i in range(size.layers):
         w.scope = f"layer.{i}/attention/"
-        x = layer_norm(w, w.op("Add", attention(w, x, size, mask), x), "LayerNorm", size, 1e-12)
+        x = layer_norm(w, w.op("Add", attention(w, x, size, mask, ranks), x), "LayerNorm", size, 1e-12)
         w.scope = f"layer.{i}/mlp/"
-        y = gelu(w, linear(w, x, "intermediate", size.hidden, size.inner))
-        x = layer_norm(
-            w, w.op("Add", linear(w, y, "output", size.inner, size.hidden), x), "LayerNorm", size, 1e-12
-        )
+        y = gelu(w, linear(w, x, "intermediate", size.hidden, size.inner // ranks))
+        y = row_parallel(w, y, "output", size.inner, size.hidden, ranks)
+        x = layer_norm(w, w.op("Add", y, x), "LayerNorm", size, 1e-12)
     results = [("last_hidden_state", x, ["batch", "sequence", size.hidden])]
     if pooler:
         w.scope = "pooler/"

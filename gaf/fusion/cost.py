@@ -18,6 +18,7 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.graph.contract import GraphOp, tensor_type
+from gaf.dialects.graph.ops.collective import CollectiveOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.errors import InvalidInputError
 from gaf.fusion import names
@@ -25,6 +26,7 @@ from gaf.fusion.region import NotFusible, build_region
 from gaf.fusion.stages import kernel_schedules
 from gaf.fusion.work import FRACTAL, Matmul, Sizes, Work, region_work, sizes
 from gaf.target import Chip, chip, rates
+from gaf.target.links import ASSUMED_RANKS, LINKS
 
 BLOCK, COLUMNS = 128, 256
 """Rows and columns of a matmul block; the lowering takes fewer rows when there are fewer blocks than cores.
@@ -167,6 +169,12 @@ class OpView:
         values = [*dict.fromkeys(self.operation.operands), *self.operation.results]
         return sum(tensor_type(v).num_bytes().evaluate(self._env) for v in values)  # type: ignore[arg-type]
 
+    @property
+    def larger_bytes(self) -> int:
+        """Of the largest operand or result."""
+        values = [*self.operation.operands, *self.operation.results]
+        return max((tensor_type(v).num_bytes().evaluate(self._env) for v in values), default=0)  # type: ignore[type-var,arg-type]
+
     def __repr__(self) -> str:
         return f"<{self.type} {self.name} {self.dtype}{list(self.shape)}>"
 
@@ -268,7 +276,9 @@ class CostModel:
     # -- leaves ---------------------------------------------------------------------------------
 
     def estimate_latency(self, op: OpView) -> float:
-        """µs of a kernel of this op alone."""
+        """µs of a kernel of this op alone; of a collective, which is no kernel, by the links between chips."""
+        if isinstance(op.operation, CollectiveOp):
+            return self.collective_us(op.operation, op.larger_bytes)
         self.current_dtype = op.dtype
         work = op.work
         if work is None:
@@ -304,6 +314,11 @@ class CostModel:
             bare=n % FRACTAL == 0,
         )
         return self.price(work).us
+
+    def collective_us(self, op: CollectiveOp, larger_bytes: int) -> float:
+        """µs of a collective; `larger_bytes` is the larger of what it takes and gives."""
+        ranks = op.ranks.value.data or ASSUMED_RANKS
+        return LINKS.collective_us(larger_bytes, ranks, op.MOVES)
 
     def jit_seconds(self, ops: int) -> float:
         """Seconds to build a kernel of so many ops."""

@@ -11,6 +11,7 @@ PASS_MODULES: tuple[str, ...] = (
     "gaf.passes.graph.pack_matmuls",
     "gaf.passes.graph.several_passes",
     "gaf.passes.graph.fuse",
+    "gaf.passes.graph.overlap_collectives",
     "gaf.passes.graph.lower_graph",
     "gaf.passes.tile.tile_plan",
     "gaf.passes.tile.limit_tiles",

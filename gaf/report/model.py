@@ -17,10 +17,12 @@ from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.control import ops_of
+from gaf.dialects.graph.ops.overlap import times_run
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.errors import UnsupportedError
 from gaf.passes.graph.fuse import HOST_REASON
 from gaf.passes.graph.lower_graph import fused_work
+from gaf.report.kinds import OVERLAP, count_kinds
 from gaf.report.names import computes, member_names, num_computing, op_title, pattern_of
 from gaf.report.traffic import OpBytes, input_symbols, symbol_sizes
 from gaf.runtime.executor import kernel_names
@@ -77,7 +79,8 @@ class KernelReport:
 class LaunchReport:
     """One step of a run: a kernel launch, or an op on the host (`kernel` is None).
 
-    `ops` counts its computing ops; `sources` are the numbers of the steps whose results it reads, through views; `inputs` the model inputs.
+    `ops` counts its computing ops, `times` how often it runs: once, or once for each part of an overlap with a
+    collective. `bytes` are those of one time. `sources` are the numbers of the steps whose results it reads, through views; `inputs` the model inputs.
     """
 
     number: int
@@ -90,6 +93,7 @@ class LaunchReport:
     inputs: list[str]
     outputs: list[str]
     bytes: int
+    times: int = 1
 
 
 @dataclass
@@ -177,12 +181,17 @@ class Report:
     """Groups that the search priced, with gains and costs; those it left apart say why."""
     search: dict[str, Any] | None = None
     """Modelled cost of the plan, lower bound and gap."""
+    kinds: dict[str, int] = field(default_factory=dict)
+    """The five kinds of fusion -> how many fusions have it; see `gaf.report.kinds`."""
 
     @property
     def fusions(self) -> dict[str, int]:
-        """Kind of kernel -> launches of kernels of this kind that join two ops or more."""
+        """Kind of kernel -> steps with kernels of this kind that join two ops or more; and collectives with kernels
+        cut into parts beside them.
+        """
         kinds = {k.name: k for k in self.kernel_list}
         found = Counter(kinds[s.kernel].kind for s in self.steps if s.kernel is not None and s.ops > 1)
+        found += Counter({OVERLAP: self.kinds.get(OVERLAP, 0)})
         return dict(sorted(found.items()))
 
     @property
@@ -218,6 +227,7 @@ class Report:
             "symbols": self.symbols,
             "figures": self.figures(),
             "fusions": self.fusions,
+            "kinds": self.kinds,
             "kernels": [_plain(k) for k in self.kernel_list],
             "launches": [_plain(s) for s in self.steps],
             "super_kernels": [{**_plain(s), "saved": s.saved} for s in self.super_kernels],
@@ -268,7 +278,7 @@ def build_report(
     reports = _kernel_reports(fused, steps, env, strict)
     barriers = {k.name: k.barriers for k in reports}
     host = _host(model)
-    launched = sum(max(1, barriers[s.kernel]) for s in steps if s.kernel is not None)
+    launched = sum(s.times * max(1, barriers[s.kernel]) for s in steps if s.kernel is not None)
     chained = _super_kernels(fused)
     report = Report(
         version=__version__,
@@ -284,7 +294,7 @@ def build_report(
         launches=launched - sum(s.saved for s in chained),
         kernels=launched + sum(h.count for h in host),
         bytes_before=OpBytes(env, strict).model(source),
-        bytes_after=sum(s.bytes for s in steps),
+        bytes_after=sum(s.times * s.bytes for s in steps),
         float_ops_outside_kernels=sum(_is_float(op) for op in _host_ops(model)),
         kernel_list=reports,
         super_kernels=chained,
@@ -295,6 +305,7 @@ def build_report(
         opportunities=[c.to_json() for c in fused.candidates],
         search=fused.search.to_json() if fused.search is not None else None,
         notes=[*source.notes, *fused.notes],
+        kinds=count_kinds(fused),
     )
     if verification is not None:
         report.attach(verification)
@@ -334,7 +345,7 @@ def _host(model: Model) -> list[HostReport]:
     for op in _host_ops(model):
         reason = op.attributes.get(HOST_REASON)
         text = reason.data if reason is not None else "it has no kernel form"  # type: ignore[attr-defined]
-        groups.setdefault((op_title(op), text), []).append(location_name(op) or op.name)
+        groups.setdefault((op_title(op), text), []).extend([location_name(op) or op.name] * times_run(op))
     return [HostReport(op, reason, len(nodes), nodes) for (op, reason), nodes in sorted(groups.items())]
 
 
@@ -378,6 +389,7 @@ def _steps(
             inputs,
             [str(r.type) for r in op.results],
             size,
+            times_run(op),
         )
 
 
@@ -412,7 +424,9 @@ def _launched(fused: FusedOp, kernels: Mapping[str, Kernel], env: Mapping[str, i
 def _kernel_reports(
     fused: FusedModel, steps: Sequence[LaunchReport], env: Mapping[str, int], strict: bool
 ) -> list[KernelReport]:
-    launches = Counter(s.kernel for s in steps)
+    launches: Counter[str | None] = Counter()
+    for s in steps:
+        launches[s.kernel] += s.times
     first: dict[str, FusedOp] = {}
     for op in fused.fused_ops:
         for name in kernel_names(op):

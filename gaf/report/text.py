@@ -90,6 +90,8 @@ def figures_text(report: Report) -> list[str]:
         lines.append(
             "fusions               " + ", ".join(f"{n} x {kind}" for kind, n in report.fusions.items())
         )
+    if any(report.kinds.values()):
+        lines.append("of the five kinds     " + ", ".join(f"{n} x {kind}" for kind, n in report.kinds.items()))
     return lines
 
 

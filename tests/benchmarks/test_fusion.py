@@ -32,8 +32,8 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_all_networks_are_there() -> None:
     assert list(cases()) == [
-        "ln_gate_linear_b1", "ln_gate_linear_b16", "bert_base_b1_s128", "bert_base_b16_s512", "gpt2_b1_s128",
-        "llama_block_s2048", "vit_b1", "resnet50_b1", "resnet50_b16", "dlrm_b128",
+        "ln_gate_linear_b1", "ln_gate_linear_b16", "bert_base_b1_s128", "bert_base_b16_s512",
+        "bert_base_tp2_b16_s512", "gpt2_b1_s128", "llama_block_s2048", "vit_b1", "resnet50_b1", "resnet50_b16", "dlrm_b128",
     ]  # fmt: skip
 
 

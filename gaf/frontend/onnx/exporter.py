@@ -22,10 +22,12 @@ from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.control import IfOp, LoopOp
 from gaf.dialects.graph.ops.foreign import ForeignOp
+from gaf.dialects.graph.ops.overlap import OverlapOp
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp, YieldOp
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
 from gaf.frontend.onnx.importer import FUSED_DOMAIN, KIND_KEY, MEMBERS_KEY
+from gaf.frontend.onnx.parts import write_overlap
 from gaf.frontend.onnx.scope import OpContext, Scope, identifier, tensor_proto, value_info
 from gaf.frontend.onnx.support import schema_of
 
@@ -195,6 +197,8 @@ class _Exporter:
                     self._write_call(scope, op, wanted)
                 case LoopOp() | IfOp():
                     self._write_control(scope, op, wanted)
+                case OverlapOp():
+                    write_overlap(scope, op, wanted, self._write_block)
                 case FusedOp():
                     self._write_inline(scope, op, wanted)
                 case GraphOp():

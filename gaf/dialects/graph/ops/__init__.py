@@ -28,5 +28,6 @@ FAMILIES = (
     "pool",
     "resize",
     "collective",
+    "overlap",
 )
 """Modules of this package that define graph ops. A new family is one more name here."""
