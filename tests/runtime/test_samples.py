@@ -24,6 +24,7 @@ PROGRAMS = {
     "intercore": ["intercore.asc"],
     "publish": ["publish.asc"],
     "cache_lines": ["cache_lines.asc"],
+    "pipes": ["pipes.asc"],
 }
 
 
@@ -124,6 +125,12 @@ def test_polling_for_a_word_that_nobody_writes_is_a_deadlock(name: str, mode: st
     result = build(tmp_path, name, mode, "FAULT=2").run(timeout=60)
     assert result.returncode == 1 and result.launches[0].stuck, explain(result)
     assert "polls global memory" in explain(result)
+
+
+@pytest.mark.parametrize(("fault", "rule"), [(1, "event-id"), (2, "buffer-number")])
+def test_limits_of_a_tpipe(fault: int, rule: str, tmp_path: Path) -> None:
+    result = build(tmp_path, "pipes", "check", f"FAULT={fault}").run(timeout=60)
+    assert rule in {v["rule"] for v in result.violations}, explain(result)
 
 
 def test_vector_cores_have_of_l1_only_what_matmul_objects_read(tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ inline int8_t AllocEvent(HardEvent e, bool hold)
                 "all %d event ids of %s are in use (too many tensors not freed)", EVENT_IDS, EventName(e));
     return AscendC::INVALID_TEVENTID;
 }
+// The same for the program, which may then use this id although it belongs to TPipe.
+inline int8_t GiveEvent(HardEvent e, bool hold)
+{
+    const int8_t id = AllocEvent(e, hold);
+    uint8_t& given = Current().eventGiven[static_cast<uint32_t>(e)];
+    given = static_cast<uint8_t>(given | (id >= 0 ? 1u << id : 0u));
+    return id;
+}
 inline void ReleaseEvent(HardEvent e, int8_t id)
 {
     if (id >= 0 && id < EVENT_IDS) {
@@ -521,7 +529,7 @@ public:
     template <HardEvent EVENT>
     TEventID AllocEventID()
     {
-        return gaf_twin::AllocEvent(EVENT, true);
+        return gaf_twin::GiveEvent(EVENT, true);
     }
     template <HardEvent EVENT>
     void ReleaseEventID(TEventID id)
@@ -533,9 +541,9 @@ public:
     template <HardEvent EVENT>
     TEventID FetchEventID()
     {
-        return gaf_twin::AllocEvent(EVENT, false);
+        return gaf_twin::GiveEvent(EVENT, false);
     }
-    TEventID FetchEventID(HardEvent event) { return gaf_twin::AllocEvent(event, false); }
+    TEventID FetchEventID(HardEvent event) { return gaf_twin::GiveEvent(event, false); }
 
     template <TPosition POS, class T>
     LocalTensor<T> GetAbsAddr(int32_t offset, int32_t count) const

@@ -32,7 +32,7 @@ void Engine::bufferInit(void* base, uint64_t bytes, Position position, const cha
     std::string name = what != nullptr ? what : positionName(position);
     if (core_->buffersMade == MAX_BUFFERS + 1) {
         violate("buffer-number", "InitBuffer", "", "", name, -1,
-                "a kernel may initialise %u buffers in all (each buffer of a double-buffered queue counts)",
+                "a TPipe may initialise %u buffers in all (each buffer of a double-buffered queue counts)",
                 MAX_BUFFERS);
     }
     if (bytes == 0) {
@@ -165,6 +165,7 @@ void Engine::bufferReset()
         std::fill(memory.bufferOf.begin(), memory.bufferOf.end(), 0);
     }
     core_->buffers.clear();
+    core_->buffersMade = 0;
 }
 
 Buffer* Engine::bufferOfTensor(void* base)
