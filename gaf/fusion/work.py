@@ -125,6 +125,11 @@ class Work:
         return self.grid * sum(m.rows * m.columns * m.summed for m in self.matmuls)
 
 
+def map_calls(function: str, result: dt.DType) -> tuple[str, ...]:
+    """The vector instructions of a scalar function on full float32 tiles, as names of `ascendc.cycles.VECTOR_F32`."""
+    return _CALLS.get(function) or (_COMPARE if result.is_bool else _UNKNOWN)
+
+
 class _AnySize(dict[str, int]):
     """Sizes with a default for symbols that nobody gave."""
 
@@ -157,10 +162,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
             if node.dtype not in (dt.F32,) and i not in operands:
                 cycles, starts = _add(cycles, starts, "Cast", count(node.axes))
         elif node.kind == "map":
-            calls = _CALLS.get(node.function)
-            if calls is None:
-                calls = _COMPARE if node.dtype.is_bool else _UNKNOWN
-            for call in calls:
+            for call in map_calls(node.function, node.dtype):
                 cycles, starts = _add(cycles, starts, call, count(node.axes))
         elif node.kind == "reduce":
             source = region.nodes[node.args[0]]

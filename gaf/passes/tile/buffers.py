@@ -41,6 +41,8 @@ class Group:
     looped: bool = False
     buffers: int = 0
     label: str = ""
+    ahead: int = 0
+    """Tensors of a tile that get a second buffer each, so that all of the next tile is loaded ahead."""
     phase: Phase | None = None
     shared: Group | None = None
     """The queue that this one became a part of: one of another phase."""
@@ -206,9 +208,8 @@ class Memory:
         self.groups = [g for g in self.groups if g.shared is None]
 
     def _set_buffers(self, doubled: Sequence[str]) -> None:
-        """One buffer more than what lives at a time lets the next load start early, if events allow.
-
-        Positions that aren't `doubled` get none.
+        """One buffer more than what lives at a time, or as many as are loaded `ahead`, lets the next loads start early,
+        if events allow. Positions that aren't `doubled` get none.
         """
         for position in ("vecin", "vecout"):
             groups = [g for g in self.groups if g.position == position]
@@ -217,8 +218,9 @@ class Memory:
             spare = MAX_QUEUE_BUFFERS - sum(g.peak for g in groups)
             for group in groups:
                 if group.looped and spare > 0 and position in doubled:
-                    group.buffers += 1
-                    spare -= 1
+                    more = min(spare, max(1, group.ahead))
+                    group.buffers += more
+                    spare -= more
 
 
 def slot_bytes(size: Expr) -> Expr:

@@ -274,7 +274,8 @@ class VectorEmitter(Emitter):
             if getattr(loop, "axis", None) != axis or step is None:
                 continue
             block = 32 // home.form.dtype.bytes
-            if step.as_int() is None or step.as_int() % block:
+            known = dict(self.plan.kernel.params).get(step.as_name() or "", step).as_int()
+            if known is None or known % block:
                 raise refuse(
                     op,
                     f"a loop over '{axis}' takes slices of a column or row that start unaligned",

@@ -138,7 +138,7 @@ class RegionEmitter:
         self.inputs, self.outputs = inputs, outputs
         self.taken, self.suffix = taken, suffix
         # the names of axes and tiling parameters, none of which may be a symbol of the model
-        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "tb", "bm", UNIT, "p", "q")}
+        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT, "p", "q")}
         self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
         self.part, self.slot = self.names["p"], self.names["q"]
         self.rename = self._axis_names()
@@ -148,7 +148,6 @@ class RegionEmitter:
             self.axes = {self.part: parts, self.slot: parts, **self.axes}
         if set(self.axis_order()) == set(schedule.nest):
             self.axes[self.unit] = const(1)
-        self.loaded = self._loaded_ahead()
         self.params = self._params(self.axes)
         self.depths: list[int] = []  # nodes on the longest path up to each node
         for node in region.nodes:
@@ -198,8 +197,6 @@ class RegionEmitter:
         whole = () if s.streamed else s.nest  # axes that a tile holds completely
         if self.m in axes and s.rows not in whole:
             params[self.names["tm"]] = axes[self.m]
-        if self.loaded:
-            params[self.names["tb"]] = axes[self.m]
         if (not s.is_cube or s.streamed) and s.lanes not in whole:
             params[self.names["tn"]] = axes[self.n]
         return params
@@ -334,7 +331,7 @@ class RegionEmitter:
         s = self.schedule
         steps: list[tuple[str, Expr]] = [(self.rename[a], const(1)) for a in s.grid]
         if s.rows and s.rows not in s.nest:
-            steps.append((self.m, sym(self.names["tb" if self.loaded else "tm"])))
+            steps.append((self.m, sym(self.names["tm"])))
         if s.lanes not in s.nest:
             steps.append((self.n, sym(self.names["tn"])))
         return steps
@@ -346,28 +343,7 @@ class RegionEmitter:
         steps = self.whole_grid(self.kept_steps())
         self._keep_rows([a for a, _ in steps])
         with self.kb.grid(steps), self.scope():
-            if not self.loaded:
-                self._finish([a for a, _ in steps])
-                return
-            for i in self.loaded:
-                self.value(i)
-            self._hoist(without=self.m)
-            with self.kb.for_(self.m, sym(self.names["tm"])) as loop, self.scope():
-                self._finish([a for a, _ in steps])
-                loop.yield_()
-
-    def _loaded_ahead(self) -> list[int]:
-        """Loads of tiles that are computed on in pieces of fewer rows: 16-bit operands, whose float32 temporaries take
-        more memory than they do. Their copies are as large as those of float32 operands then.
-        """
-        s = self.schedule
-        if s.is_cube or s.streamed or s.split is not None or s.rows is None or s.rows in s.nest or self.suffix:
-            return []
-        return [
-            i for i, node in enumerate(self.region.nodes)
-            if node.kind == "load" and {s.rows, s.lanes} <= node.axes and not node.guards and self._is_affine(node)
-            and node.dtype in (dt.F16, dt.BF16) and node.index[-1].coefficient(s.lanes) == 1
-        ]  # fmt: skip
+            self._finish([a for a, _ in steps])
 
     def _keep_rows(self, grid: Sequence[str]) -> None:
         """Emit operands of whole rows that are the same for every tile before the grid: each core loads them once."""

@@ -256,6 +256,8 @@ class Plan(Memory):
             group = self._staged_group(slot_bytes(memory.bytes), self._is_looped(op))
         else:
             group = self._group("vecin", slot_bytes(memory.bytes), self._is_looped(op), self._label(op))
+        if "buffers" in op.attributes:
+            group.ahead += 1
         if recipe is None:
             self.homes[result] = Home(form, queue=group)
             self._expire_at(result)

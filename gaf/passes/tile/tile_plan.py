@@ -19,9 +19,9 @@ from gaf.errors import UnsupportedError
 from gaf.passes.registry import option, register_pass
 from gaf.passes.tile.blocks import block_rows
 from gaf.passes.tile.cube import MAX_ROWS
+from gaf.passes.tile.load_ahead import GRANULE, LARGE_LOAD, Tile, load_ahead
 from gaf.passes.tile.plan import Plan
 from gaf.target import Chip, chip
-from gaf.target.timing import Timing
 
 LANES_2D = 2048
 """Most lanes of a tile that has rows: longer ones would leave few rows."""
@@ -39,17 +39,8 @@ TILES = 4
 """Tiles that a core works on at least, if they have enough elements: loads, vector work and stores of one tile
 overlap with those of its neighbours, but for the first load and the last store."""
 
-LARGE_LOAD = int(Timing.of().large_load)
-"""Bytes of a copy from which on it has the full rate."""
-
 SLOW_COPIES = 1.25
 """How much longer smaller copies take."""
-
-CALL_CYCLES = 45
-"""Cycles of a vector call on a tile beside those for its elements: its start, and the barrier behind it."""
-
-GRANULE = 64
-"""Lanes of a tile are a multiple of this, a repeat of 32-bit elements, or of `BLOCKS` if fewer fit."""
 
 BLOCKS = 16
 """Lanes that are whole 32-byte blocks in every float type."""
@@ -80,14 +71,17 @@ class TilePlanPass(ModulePass):
 def bind_tiles(kernel: KernelOp, target: Chip) -> Plan:
     """Bind the parameters that are steps of loops, and add the guard that the smallest tile fits UB.
 
-    Returns the plan, which stays valid: it is symbolic in the parameters. Raises UnsupportedError when the
-    kernel has no plan or its memory isn't linear in the number of rows.
+    Tiles of constant size may be cut into pieces (`load_ahead`). Returns the plan, which stays valid: it is symbolic
+    in the parameters. Raises UnsupportedError when the kernel has no plan or its memory isn't linear in the number of
+    rows.
     """
     plan = Plan.build(kernel, target)
     binder = _Binder(kernel, target, plan)
     binder.run()
     kernel.properties["params"] = BindingsAttr.of(binder.params)
     kernel.properties["guards"] = ShapeAttr.of([*kernel.guards, *binder.guards])
+    if binder.is_constant() and (tile := binder.tile(names := evaluate_params(kernel, {}))) is not None:
+        return load_ahead(kernel, plan, tile, names, target) or plan
     return plan
 
 
@@ -153,15 +147,28 @@ class _Binder:
             self.params.append((name, self._block_rows(value)))
         for i, name in enumerate(lanes):
             self.params.append((name, self._lanes(name, lanes[i + 1 :])))
-        pair = self._pair(rows)
-        if pair is not None:
-            self._pieces(*pair)
-            rows = []
         for i, name in enumerate(rows):
             self.params.append((name, self._rows(name, rows[i + 1 :])))
-        free = {name: const(1) for name in rows or pair or ()}
+        free = {name: const(1) for name in rows}
         smallest = self.plan.ub_bytes.substitute(free)
         self.guards.append(const(self.target.ub_usable_bytes) - smallest)
+
+    def is_constant(self) -> bool:
+        """All sizes are known."""
+        known = {name for name, _ in self.params}
+        extents = [self.kernel.extents[axis] for grid in self.grids for axis, _ in grid.steps]
+        return not any(value.names() - known for _, value in self.params) and all(e.as_int() for e in extents)
+
+    def tile(self, names: Mapping[str, int]) -> Tile | None:
+        """What the tiles of a vector kernel of straight-line code are cut along: rows if they have any."""
+        if self.plan.kind != "aiv" or len(self.grids) != 1 or self.streams:
+            return None
+        grid = self.grids[0]
+        steps = {n: a for a, s in grid.steps if (n := s.as_name()) in self.kernel_params}
+        for name, axis in sorted(steps.items(), key=lambda item: item[1] not in self.row_axes):
+            extent, others = self.kernel.extents[axis].evaluate({}), self._others(grid, axis).evaluate(names)
+            return Tile(grid, axis, name or "", extent, others, self._cores_of(grid), axis in self.row_axes)
+        return None
 
     # -- matmul blocks --------------------------------------------------------------------------
 
@@ -321,53 +328,6 @@ class _Binder:
             return maximum(1, minimum(whole, ceildiv(rows, 2) if cube.grid.sub == use.axis else rows))
         most = maximum(1, minimum(fit, extent))
         return ceildiv(extent, ceildiv(extent, most)) if use.whole else most
-
-    def _pair(self, rows: Sequence[str]) -> tuple[str, str] | None:
-        """The parameters of rows that a tile loads, and of those that it computes on at a time."""
-        if len(rows) != 2 or self.plan.kind != "aiv" or len({self.uses[n][0].axis for n in rows}) > 1:
-            return None
-        inner, outer = sorted(rows, key=lambda n: self.uses[n][0].in_grid)
-        return (outer, inner) if self.uses[outer][0].in_grid and not self.uses[inner][0].in_grid else None
-
-    def _pieces(self, outer: str, inner: str) -> None:
-        """Rows that a tile loads and computes on: the same, unless copies would be small for want of memory."""
-        use, large = self.uses[outer][0], self._large(outer)
-        grid = self._grid_of(use)
-        assert grid is not None
-        extent, others, cores = self.kernel.extents[use.axis], self._others(grid, use.axis), self._cores_of(grid)
-        fit = self._fitting(inner, {outer: sym(inner)}, 1)
-        fewest = ceildiv(FEWEST_ELEMENTS, self._row_lanes(use.axis))
-        wanted = minimum(_share(extent, others, cores), maximum(fewest, _share(extent, others, cores * TILES)))
-        known = [e.as_int() for e in (extent, others, fit, wanted, self._row_lanes(use.axis))]
-        n, count, most, want, lanes = (k if k is not None else -1 for k in known)
-        if None in known or most >= large or want < large:
-            start = 2 * (fewest.as_int() or 1)
-            rows = self._balanced(inner, extent, maximum(1, minimum(fit, wanted)), others, cores, start, large)
-            self.params += [(inner, rows), (outer, sym(inner))]
-            return
-        calls = sum(leaf.recipe is not None for leaf in self.plan.leaves.values())
-        load = LARGE_LOAD / large / Timing.of().load_rate(cores)  # cycles of a row
-
-        # memory is linear in both numbers of rows: what it takes without and with a few loaded rows says all
-        none, some = (_linear_bound(self.plan.ub_bytes.substitute({outer: const(k)}), inner) for k in (0, GRANULE))
-        slope, base, scale = none[0].as_int() or 1, none[1].as_int() or 0, none[2]
-        loaded = ((some[1].as_int() or 0) - base) / GRANULE
-
-        def piece(size: int) -> int:
-            room = math.floor((self.target.ub_usable_bytes * scale - base - loaded * size) / slope)
-            return -(-size // -(-size // room)) if room > 0 else 0
-
-        def busiest(size: int) -> float:
-            """Cycles of the busiest core: copies or vector work, whichever takes longer."""
-            if not piece(size):
-                return math.inf
-            tiles = -(-(-(-n // size) * count) // cores)
-            copies = size * load * (1.0 if size >= large else SLOW_COPIES)
-            vector = calls * (size * lanes / GRANULE + -(-size // piece(size)) * CALL_CYCLES)
-            return tiles * max(copies, vector) + min(copies, vector)
-
-        size = min(range(1, min(want, 2 * large) + 1), key=busiest)
-        self.params += [(inner, const(piece(size))), (outer, const(size))]
 
     def _row_lanes(self, axis: str) -> Expr:
         """Lanes of the widest tile with rows along an axis."""
