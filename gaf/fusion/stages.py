@@ -18,6 +18,7 @@ from itertools import pairwise
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.axes import collapse, prune
+from gaf.fusion.cut import cut_at_guards
 from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address
 from gaf.fusion.schedule import Schedule, Stage, choose_schedules, matmul_levels
 from gaf.fusion.windows import Slide, find_slide
@@ -33,6 +34,11 @@ def kernel_schedules(region: Region, in_stages: bool = False) -> list[Schedule]:
     if in_stages and (found := staged_schedules(region)):
         return found
     try:
+        if found := _cut_schedules(region):
+            return found
+    except NotFusible:
+        pass
+    try:
         return choose_schedules(region)
     except NotFusible as error:
         reason = error
@@ -42,6 +48,18 @@ def kernel_schedules(region: Region, in_stages: bool = False) -> list[Schedule]:
     except NotFusible:
         pass
     raise reason
+
+
+def _cut_schedules(region: Region) -> list[Schedule]:
+    """The schedules of a region with an axis cut where guards change, best first; none if there are no such guards.
+
+    Raises NotFusible where the pieces have no schedule.
+    """
+    cut = cut_at_guards(region)
+    if cut is None:
+        return []
+    pieces, results = cut
+    return [replace(s, stages=(Stage(pieces, s, results),)) for s in choose_schedules(pieces)]
 
 
 def staged_schedules(region: Region) -> list[Schedule]:
