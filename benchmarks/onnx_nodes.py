@@ -4,9 +4,10 @@
 A case is `right` if every output has the expected dtype, shape and values (the test's tolerance; in 16-bit floats,
 whose steps are larger, one rounding relative to the value and its neighbours), `refused` if gaf says that
 it can't take the model, `crashed` for any other exception and for errors that call themselves bugs of
-gaf. `through_kernels` counts right cases in which every op that computes ran in a generated kernel; a case that
-is nothing but views, constants and copies of inputs has no such op and counts apart, as `views`. Ops on random numbers
-are compared in dtype and shape only.
+gaf. `through_kernels` counts right cases in which every eligible op, one that computes on types that the chip
+computes in, ran in a generated kernel. A case without such an op counts apart: as `views` if it is nothing but views,
+constants and copies of inputs, as `float64` if it computes in float64 only, for which the chip has no vector unit.
+Ops on random numbers are compared in dtype and shape only.
 
 Where a test passes a shape, axes or another parameter as an input at run time, and the model isn't complete
 without it, the parameter is written into the model as a constant, as exported models have it.
@@ -72,6 +73,7 @@ class Outcome:
     kind: str
     kernels: bool = False
     views: bool = False
+    float64: bool = False
     reason: str = ""
     host: tuple[str, ...] = ()  # the ops that no kernel computes, with the reason
 
@@ -115,15 +117,30 @@ def as_array(value: Any) -> np.ndarray | None:
     return None if isinstance(value, list) or value is None else np.asarray(value)
 
 
+PARAMETERS = ("scales", "roi")
+"""Names that ONNX's schemas give to operands of floats that say what an op does, rather than being its data."""
+
+
+def named_parameters(model: onnx.ModelProto) -> set[str]:
+    """The inputs of a model that are PARAMETERS of a node."""
+    found: set[str] = set()
+    for node in model.graph.node:
+        if onnx.defs.has(node.op_type, node.domain):
+            formals = onnx.defs.get_schema(node.op_type, node.domain).inputs
+            found |= {name for name, formal in zip(node.input, formals) if formal.name in PARAMETERS}
+    return found
+
+
 def with_parameters(case: Any) -> onnx.ModelProto:
-    """The model with scalars and small integer vectors (shapes, axes, pads) as constants, as real models."""
+    """The model with scalars, small integer vectors (shapes, axes, pads) and PARAMETERS as constants, as real models."""
     model = onnx.ModelProto()
     model.CopyFrom(case.model)
+    named = named_parameters(case.model)
     for info, given in zip(case.model.graph.input, case.data_sets[0][0]):
         array = as_array(given)
         if array is None or array.ndim > 1:
             continue
-        if array.size == 1 or (array.dtype.kind in "iu" and array.size <= 16):
+        if array.size == 1 or (array.dtype.kind in "iu" and array.size <= 16) or info.name in named:
             model.graph.initializer.append(numpy_helper.from_array(array, info.name))
     return model
 
@@ -133,12 +150,13 @@ def load_case(case: Any) -> Any:
     from gaf.dialects.graph import registry
     from gaf.errors import UnsupportedError
     from gaf.frontend.onnx import load_onnx
+    from gaf.frontend.onnx.support import DIRECT
 
     try:
         model = load_onnx(case.model)
     except UnsupportedError:
         return load_onnx(with_parameters(case))
-    if model.fallbacks and all(registry.by_onnx(n.domain, n.op_type) for n in case.model.graph.node):
+    if model.fallbacks and all(n.op_type in DIRECT or registry.by_onnx(n.domain, n.op_type) for n in case.model.graph.node):
         return load_onnx(with_parameters(case))
     return model
 
@@ -196,9 +214,16 @@ def run_case(case: Any, engine: str) -> Outcome:
         result.kind, result.reason = "crashed", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         return result
     result.host = tuple(text.partition("(")[0].partition(" x ")[2] + text.rpartition("):")[2] for text in fused.fallbacks)
-    result.kernels = not fused.host_ops and bool(fused.fused_ops)
+    eligible = [op for op in fused.host_ops if not on_float64(op)]
+    result.kernels = not eligible and bool(fused.fused_ops)
     result.views = not fused.host_ops and not fused.fused_ops
+    result.float64 = not result.views and not eligible and not fused.fused_ops
     return result
+
+
+def on_float64(op: Any) -> bool:
+    """True if an op reads or makes float64."""
+    return any(t.dtype == dt.F64 for t in [*op.operand_tensor_types(), *op.result_tensor_types()])
 
 
 def draws(case: Any) -> bool:
@@ -231,16 +256,17 @@ def selected(only: Sequence[str]) -> list[Any]:
 
 
 def family_rows(found: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """One row a family: cases by kind, and how much of what is no view ran through kernels."""
+    """One row a family: cases by kind, and how many of those with an eligible op ran through kernels."""
     rows = []
     for family in [*FAMILIES, "other"]:
         mine = [o for o in found if o.family == family]
         counts = Counter(o.kind for o in mine)
         through = sum(o.kind == "right" and o.kernels for o in mine)
         views = sum(o.kind == "right" and o.views for o in mine)
-        share = 100 * through / max(len(mine) - views, 1)
+        wide = sum(o.kind == "right" and o.float64 for o in mine)
+        share = 100 * through / max(len(mine) - views - wide, 1)
         rows.append(
-            {"family": family, "total": len(mine), **{k: counts[k] for k in KEYS}, "views": views,
+            {"family": family, "total": len(mine), **{k: counts[k] for k in KEYS}, "views": views, "float64": wide,
              "through_kernels": through, "percent": share}
         )  # fmt: skip
     return rows
@@ -264,7 +290,7 @@ def main(argv: list[str] | None = None) -> int:
             found += future.result()
             print(f"{i + 1}/{shards}: {len(found)} cases, {time.perf_counter() - start:.0f} s", file=sys.stderr)
     for o in sorted(found, key=lambda o: (o.kind, o.name)):
-        if o.kind in ("wrong", "crashed") or (args.list and not (o.kernels or o.views)):
+        if o.kind in ("wrong", "crashed") or (args.list and not (o.kernels or o.views or o.float64)):
             print(f"{o.kind}: {o.name} ({o.family}): {o.reason or '; '.join(o.host)}")
     hosts = Counter(h for o in found if o.family != "other" for h in set(o.host))
     print("\n".join(f"{count} cases with an op on the host: {text}" for text, count in hosts.most_common(20)))
@@ -275,7 +301,7 @@ def main(argv: list[str] | None = None) -> int:
     print(table(rows))
     print()
     print(table([{**figures, "seconds": time.perf_counter() - start}]))
-    by_family = {r["family"]: {k: r[k] for k in ("total", "right", "views", "through_kernels", "percent")} for r in rows}
+    by_family = {r["family"]: {k: r[k] for k in ("total", "right", "views", "float64", "through_kernels", "percent")} for r in rows}
     return finish("onnx_nodes", {**figures, "families": by_family}, args.json)
 
 

@@ -17,7 +17,7 @@ from gaf.passes.boundary import check_level
 from gaf.passes.diagnostics import first_line
 from gaf.passes.registry import parse_passes
 
-GRAPH_CLEANUP = "canonicalize,fold-constants,sink-views,canonicalize,cse,dce"
+GRAPH_CLEANUP = "canonicalize,fold-constants,sink-views,canonicalize,narrow-integers,cse,dce"
 """What every model goes through before fusion; folding makes constants that more rules match."""
 
 

@@ -35,8 +35,8 @@ class FoldConstantsPass(ModulePass):
     """Replace operations on constants by their results, computed in the model's own dtypes.
 
     Results of at most 64 elements are written into the IR, larger ones go to the weight store, and weights
-    that are no longer used leave it. Only the last result of a chain of such operations is kept: Cast,
-    Sub and Mul on an int8 weight leave one float weight behind.
+    that are no longer used leave it. Tensors of a shape without elements are constants, too. Only the last
+    result of a chain of such operations is kept: Cast, Sub and Mul on an int8 weight leave one float weight behind.
 
     Not folded: operations with effects, with symbolic result dims, of another framework
     (`graph.foreign`), or whose result would be both above `max-bytes` and larger than the operands; and
@@ -79,6 +79,7 @@ class _Fold:
     taken: dict[str, int] = field(default_factory=dict)  # name -> the last number that was tried behind it
 
     def run(self, block: Block) -> None:
+        replace_empty(block)
         candidates, sources = self._candidates(block)
         if not candidates:
             return
@@ -214,6 +215,32 @@ class _Fold:
             self.taken[stem] = self.taken.get(stem, 0) + 1
             name = f"{stem}_{self.taken[stem]}"
         return name
+
+
+def replace_empty(block: Block) -> None:
+    """Constants for all tensors without elements: there is nothing to compute, and what they are reduced to is known."""
+    arguments = [arg for arg in block.args if _is_empty(arg) and arg.first_use is not None]
+    for argument in arguments:
+        made = constant(np.zeros(argument.type.static_shape(), argument.type.dtype.numpy))  # type: ignore[union-attr]
+        block.insert_op_before(made, block.first_op)  # type: ignore[arg-type]
+        argument.replace_all_uses_with(made.result)
+    for op in list(block.ops):
+        if not isinstance(op, GraphOp) or isinstance(op, ForeignOp | ConstantOp | ControlOp) or not op.results:
+            continue
+        if not all(map(_is_empty, op.results)) or not is_pure(op):
+            continue
+        for result in op.results:
+            made = constant(np.zeros(result.type.static_shape(), result.type.dtype.numpy))  # type: ignore[union-attr]
+            made.location = op.location
+            block.insert_op_before(made, op)
+            made.result.name_hint = result.name_hint
+            result.replace_all_uses_with(made.result)
+        op.detach()
+        op.erase()
+
+
+def _is_empty(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and any(d == 0 for d in value.type.shape) and value.type.is_static
 
 
 def _evaluate(op: GraphOp, operands: Sequence[np.ndarray]) -> list[np.ndarray] | None:

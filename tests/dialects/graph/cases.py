@@ -539,6 +539,9 @@ def conv() -> Iterator[Case]:
     for ceil in (False, True):
         pool = {"kernel": (3, 2), "ceil_mode": ceil, **window(2, 2, 1)}
         yield Case("max_pool", (normal(1, 2, 6, 7),), pool)
+        for whole, first in ((True, False), (True, True), (False, False)):
+            flags = {"whole": whole, "columns_first": first}
+            yield Case("max_pool_positions", (normal(2, 2, 6, 7),), {**pool, **flags}, oracle="ort")
         for include in (False, True):
             opsets = (22,) if ceil and include else (17, 18, 21)
             yield Case(

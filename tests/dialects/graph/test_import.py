@@ -345,9 +345,22 @@ def test_norm_scale_must_not_widen() -> None:
     assert run("Mul", [np.ones((1, 1), F32), np.ones(2, F32)])[0].shape == (1, 2)
 
 
-def test_batch_norm_in_training_is_refused() -> None:
+def test_batch_norm_in_training() -> None:
+    """Normalised with the batch's statistics; the running ones move towards those (opset 14)."""
+    rng = np.random.default_rng(0)
+    x, scale, bias, mean, variance = (rng.random(s).astype(F32) for s in ((5, 3, 4), *[(3,)] * 4))
+    operands = [x, scale, bias, mean, variance]
+    y, new_mean, new_variance = run("BatchNormalization", operands, training_mode=1, momentum=0.8, outputs=3)
+    own_mean, own_variance = x.mean((0, 2)), x.var((0, 2))
+    np.testing.assert_allclose(new_mean, 0.8 * mean + 0.2 * own_mean, rtol=1e-5)
+    np.testing.assert_allclose(new_variance, 0.8 * variance + 0.2 * own_variance, rtol=1e-5)
+    normal = (x - own_mean[:, None]) / np.sqrt(own_variance[:, None] + 1e-5)
+    np.testing.assert_allclose(y, normal * scale[:, None] + bias[:, None], rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norm_in_training_before_opset_14_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="training mode"):
-        emit("BatchNormalization", [("N", 3, 4), (3,), (3,), (3,), (3,)], training_mode=1, outputs=3)
+        emit("BatchNormalization", [("N", 3, 4), (3,), (3,), (3,), (3,)], 9, outputs=5)
 
 
 def test_group_norm_with_scale_per_group() -> None:

@@ -14,7 +14,11 @@ from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
 
 HELD = (ConstantOp, WeightOp)  # data, not operators: no name in a model format
 WRITTEN = ("graph.foreign", "graph.generic", "graph.custom")  # what they mean is written on each op
-MADE = ("graph.assume_shape", "graph.positions", "graph.loop", "graph.if", "graph.overlap")  # made, never written
+# frontends and passes make them, users never write them
+MADE = (
+    *("graph.assume_shape", "graph.positions", "graph.max_pool_positions", "graph.loop", "graph.if"),
+    "graph.overlap",
+)
 OPERATORS = [op for op in registry.all_ops() if op not in HELD and op.name not in WRITTEN + MADE]
 
 

@@ -32,6 +32,8 @@ from gaf.dialects.graph.meaning import (
     identity_read,
     result_dims,
 )
+from gaf.dialects.graph.ops.binary import AddOp, MulOp, SubOp
+from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.common import (
     accumulator,
     check_kind,
@@ -39,9 +41,12 @@ from gaf.dialects.graph.ops.common import (
     export_float,
     finish,
     format_dims,
+    number,
     same_dtype,
 )
 from gaf.dialects.graph.ops.norm import SQUARED_DISTANCE
+from gaf.dialects.graph.ops.reduce import ReduceMeanOp
+from gaf.dialects.graph.ops.shape import reshaped
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
 
@@ -101,15 +106,40 @@ class BatchNormOp(GraphOp):
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
-        if (
-            ctx.attr("training_mode", 0)
-            or ctx.num_outputs > 1
-            or (ctx.opset < 7 and not ctx.attr("is_test", 0))
-        ):
-            raise ctx.unsupported("batch normalisation in training mode", expected="an inference model")
+        if ctx.attr("training_mode", 0):
+            return cls._trained(ctx)
+        if ctx.num_outputs > 1 or (ctx.opset < 7 and not ctx.attr("is_test", 0)):
+            raise ctx.unsupported("batch normalisation in training mode", expected="an inference model, or opset 14")
         if ctx.opset < 9 and not ctx.attr("spatial", 1):
             raise ctx.unsupported("BatchNormalization with spatial=0", expected="statistics per channel")
         return ctx.emit(cls, ctx.operands[:5], epsilon=float(ctx.attr("epsilon", 1e-5)))
+
+    @classmethod
+    def _trained(cls, ctx: ImportContext) -> Any:
+        """Training mode: normalised with the batch's own statistics; also the running statistics, moved towards those."""
+        x, scale, bias, mean, variance = ctx.operands[:5]
+        type_ = tensor_type(x)
+        inner, axes = accumulator(type_.dtype), tuple(i for i in range(type_.rank) if i != 1)
+        spread = tuple(type_.shape[1] if i == 1 else const(1) for i in range(type_.rank))
+        wide = x if type_.dtype == inner else ctx.emit(CastOp, [x], to=inner)
+        own_mean = ctx.emit(ReduceMeanOp, [wide], axes=axes, keepdims=False)
+        centred = ctx.emit(SubOp, [wide, reshaped(ctx, own_mean, spread)])
+        own_variance = ctx.emit(ReduceMeanOp, [ctx.emit(MulOp, [centred, centred])], axes=axes, keepdims=False)
+        made = ctx.emit(
+            cls, [x, scale, bias, own_mean, own_variance], epsilon=float(ctx.attr("epsilon", 1e-5))
+        )
+        momentum, moved = float(ctx.attr("momentum", 0.9)), []
+        for running, own in ((mean, own_mean), (variance, own_variance)):
+            kind = tensor_type(running).dtype
+            parts = [
+                ctx.emit(MulOp, [value, ctx.constant_value(number(factor, kind))])
+                for value, factor in (
+                    (running, momentum),
+                    (own if kind == inner else ctx.emit(CastOp, [own], to=kind), 1.0 - momentum),
+                )
+            ]
+            moved.append(ctx.emit(AddOp, parts))
+        return [made, *moved][: max(ctx.num_outputs, 1)]
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:

@@ -90,6 +90,11 @@ def may_be_negative(ctx: ImportContext, position: int) -> bool:
     return array is None or bool(np.any(array < 0))
 
 
+def wide_indices(ctx: ExportContext, name: str, indices: TensorType) -> str:
+    """The indices as int64, which is all that ONNX's GatherND and ScatterND take."""
+    return name if indices.dtype == dt.I64 else ctx.node("Cast", [name], 1, to=dt.I64.onnx)[0]
+
+
 class GatherBase(GraphOp):
     """Base: `wrap` says that negative indices occur and count from the end."""
 
@@ -282,6 +287,7 @@ class GatherNDOp(GatherBase):
         )
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        inputs = [inputs[0], wide_indices(ctx, inputs[1], self.operand_tensor_types()[1])]
         return ctx.node("GatherND", inputs, batch_dims=self.attrs()["batch_dims"])
 
 
@@ -340,8 +346,9 @@ class OneHotOp(GraphOp):
         dims = result_dims(r.shape)
         index = tuple(sym(d.name) for i, d in enumerate(dims) if i != axis)
         reads = (Read(index, operand=0), Read((const(0),), operand=1), Read((const(1),), operand=1))
-        at = call("select", call("lt", Arg(0), 0.0), Arg(0) + Extent(r.shape[axis]), Arg(0))
-        body = call("select", call("eq", Coord(f"d{axis}"), at), Arg(2), Arg(1))
+        here = Coord(f"d{axis}")  # compared with the index, which may need all its bits
+        hit = call("or", call("eq", Arg(0), here), call("eq", Arg(0), here - Extent(r.shape[axis])))
+        body = call("select", hit, Arg(2), Arg(1))
         return Meaning((Stage(dims, reads, body, r.dtype),))
 
     @classmethod

@@ -15,17 +15,17 @@ from gaf.dialects.graph.contract import AtenContext, ImportContext, tensor_type
 from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp, PowOp
 from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
-from gaf.dialects.graph.ops.compare import EqualOp
+from gaf.dialects.graph.ops.compare import EqualOp, WhereOp
 from gaf.dialects.graph.ops.create import FullOp, PositionsOp
 from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
 from gaf.dialects.graph.ops.pool import AveragePoolOp
-from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp
+from gaf.dialects.graph.ops.reduce import ReduceL1Op, ReduceL2Op, ReduceMaxOp, ReduceMeanOp
 from gaf.dialects.graph.ops.search import ArgMaxOp, assume_exact
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import equal_parts, split
 
 
-FAMILIES_OF_EXPANSIONS = ("attention", "dropout", "einsum", "quantize")
+FAMILIES_OF_EXPANSIONS = ("attention", "dropout", "einsum", "lookup", "quantize", "sampling")
 """Modules of this package that define expansions, besides this one."""
 
 
@@ -92,6 +92,24 @@ class LocalResponseNorm(Expansion):
         alpha, beta, bias = (ctx.constant_value(number(v, type_.dtype)) for v in factors)
         base = ctx.emit(AddOp, [ctx.emit(MulOp, [mean, alpha]), bias])
         return ctx.emit(MulOp, [x, ctx.emit(PowOp, [base, beta])])
+
+
+class LpNormalization(Expansion):
+    """x over its p-norm along an axis, p 1 or 2; 0 where the norm is 0."""
+
+    ONNX = ("LpNormalization",)
+
+    @classmethod
+    def from_onnx(cls, ctx: ImportContext) -> Any:
+        x, order = ctx.operands[0], int(ctx.attr("p", 2))
+        type_ = tensor_type(x)
+        if order not in (1, 2):
+            raise ctx.unsupported("this norm", expected="p of 1 or 2", got=order)
+        axis = norm_axis(int(ctx.attr("axis", -1)), type_.rank, ctx.op_type)
+        norm = ctx.emit(ReduceL1Op if order == 1 else ReduceL2Op, [x], axes=(axis,), keepdims=True)
+        zero, one = (ctx.constant_value(number(v, type_.dtype)) for v in (0.0, 1.0))
+        divisor = ctx.emit(WhereOp, [ctx.emit(EqualOp, [norm, zero]), one, norm])
+        return ctx.emit(DivOp, [x, divisor])
 
 
 class Clip(Expansion):

@@ -12,7 +12,7 @@ from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, expr, is_nonneg, sym
+from gaf.dialects.common.index import Expr, expr, is_nonneg, product, sym
 from gaf.dialects.common.scalar import Arg, Const, Coord, Extent, Scalar, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
@@ -25,7 +25,7 @@ from gaf.dialects.graph.contract import (
     ints_prop,
     tensor_type,
 )
-from gaf.dialects.graph.meaning import IDENTITY_BODY, Meaning, Stage, identity_read, result_dims
+from gaf.dialects.graph.meaning import IDENTITY_BODY, Meaning, Opaque, Stage, identity_read, result_dims
 from gaf.dialects.graph.ops.common import (
     accumulator,
     check_kind,
@@ -33,7 +33,9 @@ from gaf.dialects.graph.ops.common import (
     export_float,
     finish,
     format_dims,
+    scalar_dim,
 )
+from gaf.dialects.graph.ops.search import EXACT_POSITIONS
 from gaf.dialects.graph.ops.shape import SqueezeOp, UnsqueezeOp
 from gaf.dialects.graph.ops.window import (
     aten_window,
@@ -211,19 +213,24 @@ class MaxPoolOp(PoolOp):
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
-        if ctx.num_outputs > 1:
-            raise ctx.unsupported(
-                "the positions that MaxPool can return", expected="one output", got=ctx.num_outputs
-            )
-        return ctx.emit(cls, ctx.operands[:1], **cls.imported(ctx))
+        window = cls.imported(ctx)
+        made = ctx.emit(cls, ctx.operands[:1], **window)
+        if ctx.num_outputs < 2:
+            return made
+        if not tensor_type(made).dtype.is_float:
+            raise ctx.unsupported("the positions of the largest integers", expected="a pool of floats")
+        columns_first = bool(ctx.attr("storage_order", 0))
+        return [made, ctx.emit(MaxPoolPositionsOp, ctx.operands[:1], whole=True, columns_first=columns_first, **window)]
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
-        indices = "_with_indices" in ctx.op_type
-        if indices and ctx.used(1):
-            raise ctx.unsupported("the positions that max_pool can return")
-        made = cls.aten_pool(ctx, int(ctx.op_type[len("aten.max_pool")]))
-        return [made, None] if indices else made
+        spatial = int(ctx.op_type[len("aten.max_pool")])
+        made = cls.aten_pool(ctx, spatial)
+        if "_with_indices" not in ctx.op_type:
+            return made
+        if not ctx.used(1):
+            return [made, None]
+        return [made, MaxPoolPositionsOp.aten_pool(ctx, spatial, whole=False, columns_first=False)]
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         window = {"dilations": list(self.attrs()["dilations"]), **self.exported(ctx)}
@@ -234,6 +241,90 @@ class MaxPoolOp(PoolOp):
             self.operand_tensor_types()[0].dtype,
             lambda ctx, inputs: ctx.node("MaxPool", inputs, **window),
         )
+
+
+@graph_op
+class MaxPoolPositionsOp(PoolOp):
+    """Where each window has its largest element, the first of equal ones: its flat position as int64.
+
+    Counted in the spatial dims, or with `whole` in all of x; `columns_first` counts along the first spatial dim first.
+    """
+
+    name = "graph.max_pool_positions"
+    whole = bool_prop()
+    columns_first = bool_prop()
+
+    @classmethod
+    def infer(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> Sequence[TensorType]:
+        (made,) = super().infer(operands, attrs)
+        return [TensorType.of(made.shape, dt.I64)]
+
+    def _strides(self) -> list[Expr]:
+        """How far apart neighbours along each spatial dim are in flat positions."""
+        return _flat_strides(self.operand_tensor_types()[0].shape[2:], bool(self.attrs()["columns_first"]))
+
+    def meaning(self) -> Meaning | Opaque:
+        """The maximum of a window, the first place that holds it (or a NaN), and its position in x."""
+        (x,), (r,), attrs = self.operand_tensor_types(), self.result_tensor_types(), self.attrs()
+        plane = product(x.shape[2:])
+        known = plane.as_int()
+        if known is not None and known > EXACT_POSITIONS:
+            return Opaque(f"positions in {known} elements aren't exact in float32 (at most {EXACT_POSITIONS})")
+        kernel, strides, pads, dilations = (attrs[k] for k in LISTS)
+        dims, over = result_dims(r.shape), window_dims(kernel)
+        read = window_read(0, x.shape, sym("d1"), strides, pads, dilations, -math.inf)
+        peak = Stage(dims, (read,), IDENTITY_BODY, accumulator(x.dtype), over, "max")
+        hit: Scalar = call("or", call("eq", Arg(0), Arg(1)), call("ne", Arg(0), Arg(0)))
+        position: Scalar | None = None
+        for i, step in enumerate(self._strides()):
+            at = Coord(f"d{2 + i}") * float(strides[i]) + Coord(f"r{1 + i}") * float(dilations[i]) - float(pads[i])
+            if pads[i] or pads[len(kernel) + i] or attrs["ceil_mode"]:  # padding is no element, -inf may be one
+                inside = call("and", call("ge", at, 0.0), call("lt", at, Extent(x.shape[2 + i])))
+                hit = call("and", hit, inside)
+            at = cast(at, dt.F32) * Extent(step)
+            position = at if position is None else position + at
+        assert position is not None
+        reads = (read, identity_read(len(dims), stage=0))
+        place = Stage(dims, reads, call("select", hit, position, float(EXACT_POSITIONS)), dt.F32, over, "min")
+        flat: Scalar = cast(Arg(0), dt.I32)
+        if attrs["whole"]:
+            flat = flat + Coord("d0") * Extent(x.shape[1] * plane) + Coord("d1") * Extent(plane)
+        own = identity_read(len(dims), stage=1)
+        stages = (peak, place, Stage(dims, (own,), flat, dt.I32))
+        stored = Stage(dims, (identity_read(len(dims), stage=2),), cast(Arg(0), dt.I64), dt.I64)
+        return Meaning((*stages, stored), (3,))
+
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        x, attrs = computing(args[0]), self.attrs()
+        n, shape = x.ndim - 2, x.shape
+        inner = tuple(range(2 + n, 2 + 2 * n))
+        real = self._windows(np.ones(shape, bool), False)
+        found = np.where(real, self._windows(x, -np.inf), -np.inf)
+        grid = np.indices(shape[2:]).reshape(n, *(1, 1), *shape[2:])
+        strides = [s.evaluate({}) for s in _flat_strides(shape[2:], bool(attrs["columns_first"]))]
+        flat = np.broadcast_to(sum(g * s for g, s in zip(grid, strides)), shape)
+        places = self._windows(flat, 0)
+        hit = real & ((found == np.max(found, axis=inner, keepdims=True)) | np.isnan(found))
+        result = np.min(np.where(hit, places, math.prod(shape)), axis=inner)
+        if attrs["whole"]:
+            planes = np.arange(shape[0] * shape[1]).reshape(shape[0], shape[1], *[1] * n)
+            result = result + planes * math.prod(shape[2:])
+        return [result.astype(np.int64)]
+
+    def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        attrs, (x,) = self.attrs(), self.operand_tensor_types()
+        window = {"dilations": list(attrs["dilations"]), "storage_order": int(attrs["columns_first"])}
+        if dt.BF16 == x.dtype:
+            inputs = ctx.node("Cast", inputs, 1, to=dt.F32.onnx)
+        _, flat = ctx.node("MaxPool", inputs, 2, **window, **self.exported(ctx))
+        if attrs["whole"]:
+            return ctx.node("Identity", [flat])
+        plane = scalar_dim(ctx, product(x.shape[2:]))
+        return ctx.node("Mod", [flat, plane])
+
+
+def _flat_strides(sizes: Sequence[Expr | int], columns_first: bool) -> list[Expr]:
+    return [product(map(expr, sizes[:i] if columns_first else sizes[i + 1 :])) for i in range(len(sizes))]
 
 
 @graph_op

@@ -30,6 +30,7 @@ from gaf.dialects.graph.contract import (
 )
 from gaf.dialects.graph.meaning import IDENTITY_BODY, Meaning, Opaque, Read, Stage, result_dims
 from gaf.dialects.graph.ops.common import check_kind, computing, export_float, finish
+from gaf.dialects.graph.ops.resample import cubic_weights, resample
 from gaf.dialects.graph.ops.window import counts_exactly, whole_part
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError
@@ -69,7 +70,7 @@ class ResizeOp(GraphOp):
     numerators = ints_prop()
     denominators = ints_prop()
     result = result_def(TensorType)
-    ONNX = ("Resize",)
+    ONNX = ("Resize", "Upsample")
     ATEN = (
         *(f"aten.upsample_nearest{n}d.vec" for n in (1, 2, 3)),
         "aten.upsample_linear1d.vec",
@@ -178,30 +179,37 @@ class ResizeOp(GraphOp):
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
-        x = tensor_type(ctx.operands[0])
-        mode, coordinates = ctx.attr("mode", "nearest"), ctx.attr("coordinate_transformation_mode", "half_pixel")
-        policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
-        if coordinates not in COORDINATES or policy != "stretch" or ctx.attr("antialias", 0) or ctx.attr("exclude_outside", 0):
-            raise ctx.unsupported("a resize with a region of interest, antialiasing or a kept aspect ratio")
+        x, first = tensor_type(ctx.operands[0]), ctx.op_type == "Upsample" or ctx.opset < 11
+        if first:  # what Resize was before it had coordinates and sizes
+            given = np.asarray(ctx.attr("scales")) if ctx.attr("scales") is not None else ctx.constant(1)
+            mode, coordinates, rounding = ctx.attr("mode", "nearest"), "asymmetric", "floor"
+        else:
+            given = ctx.constant(2)
+            mode, coordinates = ctx.attr("mode", "nearest"), ctx.attr("coordinate_transformation_mode", "half_pixel")
+            rounding = ctx.attr("nearest_mode", "round_prefer_floor")
+        mode = "linear" if mode == "bilinear" else mode
         axes = tuple(a % x.rank for a in ctx.attr("axes", tuple(range(x.rank))))
-        given = ctx.constant(2)
+        unusual = coordinates == "tf_crop_and_resize" or ctx.attr("antialias", 0) or ctx.attr("exclude_outside", 0)
+        if unusual or ctx.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
+            return resample(ctx, axes, mode, coordinates)
         sizes: list[Expr] = []
         scales: list[Fraction] = []
         if given is not None and given.size:
             for axis, value in zip(axes, np.asarray(given, np.float64).reshape(-1)):
                 scale = Fraction(float(value)).limit_denominator(MAX_FRACTION)
                 if scale <= 0 or abs(float(scale) - value) > 1e-6 * value:
-                    raise ctx.unsupported("a scale that is no simple fraction", got=float(value))
+                    if first:
+                        raise ctx.unsupported("a scale that is no simple fraction", got=float(value))
+                    return resample(ctx, axes, mode, coordinates)
                 scales.append(scale)
                 sizes.append(floordiv(x.shape[axis] * scale.numerator, scale.denominator))
         else:
-            wanted = ctx.dims(3)
+            wanted = None if first else ctx.dims(3)
             if wanted is None:
                 raise ctx.unsupported("sizes or scales that aren't known")
             for axis, size in zip(axes, wanted):
                 sizes.append(size)
                 scales.append(_ratio(ctx, size, x.shape[axis]))
-        rounding = ctx.attr("nearest_mode", "round_prefer_floor")
         return cls._emit(ctx, mode, coordinates, rounding, float(ctx.attr("cubic_coeff_a", -0.75)), axes, sizes, scales)
 
     @classmethod
@@ -315,18 +323,6 @@ def rounded(place: Place, rounding: str) -> Place:
         case "round_prefer_ceil":  # floor(x + 1/2)
             return Place(2 * mul, 2 * rest + div, 2 * div)
     return Place(2 * mul, 2 * rest + div - 1, 2 * div)  # ceil(x - 1/2)
-
-
-def cubic_weights(t: Any, a: float) -> list[Any]:
-    """Weights of the elements at -1, 0, 1 and 2 of a place at `t` between 0 and 1 (Keys, 1981)."""
-
-    def outer(x: Any) -> Any:
-        return ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
-
-    def inner(x: Any) -> Any:
-        return ((x * (a + 2.0) - (a + 3.0)) * x) * x + 1.0
-
-    return [outer(t + 1.0), inner(t), inner(1.0 - t), outer(2.0 - t)]
 
 
 def _tap(at: Expr, place: Place, size: Expr, tap: int) -> Expr:

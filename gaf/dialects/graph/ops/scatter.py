@@ -42,7 +42,7 @@ from gaf.dialects.graph.ops.common import (
     norm_axis,
     same_dtype,
 )
-from gaf.dialects.graph.ops.index import check_indices, positions
+from gaf.dialects.graph.ops.index import check_indices, positions, wide_indices
 from gaf.dialects.graph.ops.shape import expanded
 from gaf.dialects.graph.ops.slice import sliced
 from gaf.dialects.graph.types import TensorType
@@ -303,6 +303,7 @@ class ScatterNDOp(ScatterBase):
         return ctx.emit(cls, ctx.operands[:3], reduction=cls.imported_reduction(ctx))
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
+        inputs = [inputs[0], wide_indices(ctx, inputs[1], self.operand_tensor_types()[1]), inputs[2]]
         return ctx.node("ScatterND", inputs, **self.reduction_attribute(ctx))
 
 

@@ -44,6 +44,7 @@ from gaf.dialects.graph.ops.compare import (
     WhereOp,
     XorOp,
 )
+from gaf.dialects.graph.ops.create import FullOp
 from gaf.dialects.graph.ops.reduce import ReduceMeanOp, ReduceSumOp, ReduceSumSquareOp
 from gaf.dialects.graph.ops.structure import constant
 from gaf.dialects.graph.ops.unary import (
@@ -123,6 +124,14 @@ def drop_neutral_element(op: BinaryOp, rewriter: PatternRewriter) -> None:
         return
     if math.copysign(1, value) == math.copysign(1, neutral):
         rewriter.replace(op, [], [x])
+
+
+@rewrite_rule(SubOp)
+def cancel_difference(op: SubOp, rewriter: PatternRewriter) -> None:
+    """x - x -> 0 for integers; floats may be NaN or infinite."""
+    type_ = tensor_type(op.results[0])
+    if op.operands[0] is op.operands[1] and not type_.dtype.is_float:
+        rewriter.replace(op, FullOp.make([], {"shape": type_.shape, "value": np.zeros((), type_.dtype.numpy)}))
 
 
 # -- double operations --------------------------------------------------------------------------------
@@ -259,6 +268,7 @@ RULES = (
     constant_to_the_right,
     constant_to_the_right_of_comparison,
     drop_neutral_element,
+    cancel_difference,
     drop_double_negation,
     drop_repeated_operation,
     drop_sign_under_abs,

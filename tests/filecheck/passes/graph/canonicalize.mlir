@@ -90,3 +90,13 @@ func.func @region(%x: !graph.tensor<[4], f32>) -> !graph.tensor<[4], f32> {
 // CHECK:       graph.fused "elementwise" @neg{{ ?}}([[A:%.*]] = {{%.*}} : !graph.tensor<[4], f32>)
 // CHECK-NEXT:  [[N:%.*]] = graph.neg [[A]]
 // CHECK-NEXT:  graph.yield [[N]]
+
+// An integer less itself is 0; a float may be infinite.
+func.func @differences(%i: !graph.tensor<[4], i64>, %x: !graph.tensor<[4], f32>) -> (!graph.tensor<[4], i64>, !graph.tensor<[4], f32>) {
+  %0 = graph.sub %i, %i : (!graph.tensor<[4], i64>, !graph.tensor<[4], i64>) -> !graph.tensor<[4], i64>
+  %1 = graph.sub %x, %x : (!graph.tensor<[4], f32>, !graph.tensor<[4], f32>) -> !graph.tensor<[4], f32>
+  func.return %0, %1 : !graph.tensor<[4], i64>, !graph.tensor<[4], f32>
+}
+// CHECK-LABEL: func.func @differences
+// CHECK-NEXT:  graph.full
+// CHECK-NEXT:  graph.sub %x, %x

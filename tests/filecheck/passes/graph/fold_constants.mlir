@@ -35,3 +35,15 @@ func.func @stays(%x: !graph.tensor<[B, 32, 4], f32>) -> (!graph.tensor<[B, 32, 4
 // CHECK-NEXT:  [[C:%.*]] = graph.constant
 // CHECK-NEXT:  graph.expand [[C]]
 // CHECK-NEXT:  graph.expand [[C]]
+
+// Tensors without elements are known: what is made of them is a constant, and the sum over none of them, too.
+func.func @empty(%x: !graph.tensor<[2, 0, 3], f32>) -> (!graph.tensor<[2, 3], f32>, !graph.tensor<[2, 0, 3], f32>) {
+  %e = graph.exp %x : (!graph.tensor<[2, 0, 3], f32>) -> !graph.tensor<[2, 0, 3], f32>
+  %s = graph.reduce_sum %e {axes = array<i64: 1>, keepdims = false} : (!graph.tensor<[2, 0, 3], f32>) -> !graph.tensor<[2, 3], f32>
+  func.return %s, %e : !graph.tensor<[2, 3], f32>, !graph.tensor<[2, 0, 3], f32>
+}
+// CHECK-LABEL: func.func @empty
+// CHECK-NOT:   graph.exp
+// CHECK-NOT:   graph.reduce_sum
+// CHECK:       #graph.array<f32 [2, 3] : 0.0, 0.0, 0.0, 0.0, 0.0, 0.0>
+// CHECK:       func.return
