@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ops that move elements to computed places, resizes that are matrix products, and Einstein sums: right and in kernels."""
+"""Ops that move elements to computed places, and resizes that are matrix products: right and in kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from onnx import helper, numpy_helper
 
 from gaf.compiler import fuse
-from gaf.errors import InvalidInputError
 from gaf.frontend.onnx import load_onnx
 from tests.frontend.onnx_models import reference
 
@@ -50,46 +49,6 @@ def through_kernels(
 
 def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("equation", "shapes"),
-    [
-        ("bij,bjk->bik", [(2, 5, 6), (2, 6, 7)]),
-        ("ik,jk", [(5, 6), (7, 6)]),
-        ("abc,cd,de->abe", [(2, 3, 4), (4, 5), (5, 6)]),
-        ("...i,...i->...", [(2, 3, 4), (3, 4)]),
-        ("bhqd,bhkd->bhqk", [(2, 3, 5, 8), (2, 3, 9, 8)]),
-        ("ij,ij->", [(4, 5), (4, 5)]),
-        ("iij->ij", [(4, 4, 5)]),
-        ("i,j->ij", [(4,), (5,)]),
-        ("ijk,jil->kl", [(3, 4, 5), (4, 3, 6)]),
-    ],
-)
-def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
-    inputs = {f"x{i}": normal(*s) + i for i, s in enumerate(shapes)}
-    proto = model("Einsum", inputs, equation=equation)
-    fused = fuse(load_onnx(proto))
-    assert not fused.fallbacks
-    (got,) = fused.run(inputs, engine="interpreter").values()
-    want = np.einsum(equation, *inputs.values())
-    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
-
-
-def test_einsum_on_symbolic_sizes() -> None:
-    inputs = {"a": normal(2, 5, 3, 8), "b": normal(2, 7, 3, 8)}
-    shapes = {"a": ("B", "S", 3, 8), "b": ("B", "T", 3, 8)}
-    (got,) = through_kernels(model("Einsum", inputs, shapes=shapes, equation="bqhd,bkhd->bhqk"), inputs)
-    np.testing.assert_allclose(got, np.einsum("bqhd,bkhd->bhqk", *inputs.values()), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "equation", ["ij,jk->ikk", "ij,jk->ikm", "ij,jk,kl->il", "ijk,jk->ik", "i j, j+ -> i"]
-)
-def test_einsum_that_does_not_fit_is_refused(equation: str) -> None:
-    inputs = {"a": normal(2, 3), "b": normal(3, 4)}
-    with pytest.raises(InvalidInputError, match="einsum"):
-        load_onnx(model("Einsum", inputs, equation=equation))
 
 
 @pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
