@@ -76,3 +76,9 @@ class InternalError(GafError):
     """A bug in gaf itself."""
 
     exit_code = EXIT_INTERNAL
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, on one line, without notes or module dumps."""
+    text = str(error).strip().partition("\n")[0]
+    return text or type(error).__name__

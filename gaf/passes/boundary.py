@@ -10,8 +10,8 @@ from xdsl.irdl.dominance import DominanceInfo
 from xdsl.traits import IsolatedFromAbove, NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from gaf.errors import GafError, InvalidInputError
-from gaf.passes.diagnostics import first_line, op_name, op_text, where
+from gaf.errors import GafError, InvalidInputError, first_line
+from gaf.passes.diagnostics import op_name, op_text, where
 
 LEVEL_DIALECTS: dict[str, frozenset[str]] = {
     "graph": frozenset({"builtin", "func", "graph"}),

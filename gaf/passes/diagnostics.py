@@ -61,9 +61,3 @@ def op_text(op: Operation) -> str:
     else:
         text = str(op).partition("\n")[0]
     return text if len(text) <= MAX_OP_TEXT else text[: MAX_OP_TEXT - 3] + "..."
-
-
-def first_line(error: BaseException) -> str:
-    """What an exception says, on one line, without notes or module dumps."""
-    text = str(error).strip().partition("\n")[0]
-    return text or type(error).__name__

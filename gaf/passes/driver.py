@@ -20,9 +20,9 @@ from xdsl.pattern_rewriter import (
 )
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-from gaf.errors import GafError, InternalError
+from gaf.errors import GafError, InternalError, first_line
 from gaf.passes import registry
-from gaf.passes.diagnostics import first_line, op_text, where
+from gaf.passes.diagnostics import op_text, where
 
 DEAD_CODE = "erase-dead"
 """The name under which the driver counts operations that it erased because nothing uses them."""

@@ -11,10 +11,9 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from gaf.errors import GafError, InternalError, InvalidInputError
+from gaf.errors import GafError, InternalError, InvalidInputError, first_line
 from gaf.fusion import online
 from gaf.passes.boundary import check_level
-from gaf.passes.diagnostics import first_line
 from gaf.passes.registry import parse_passes
 
 GRAPH_CLEANUP = "canonicalize,fold-constants,sink-views,canonicalize,narrow-integers,cse,dce"

@@ -35,10 +35,10 @@ from gaf.errors import (
     InternalError,
     InvalidInputError,
     UnsupportedError,
+    first_line,
 )
 from gaf.passes import registry
 from gaf.passes.boundary import check_level
-from gaf.passes.diagnostics import first_line
 from gaf.passes.driver import RewriteLog, record_rewrites
 
 DIALECTS = {

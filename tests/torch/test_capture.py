@@ -335,3 +335,17 @@ def test_numbers_made_of_sizes() -> None:
         agrees(model, Function(scaled), x)
         (got,) = fused.run({model.input_names[0]: x.numpy()}, engine="interpreter").values()
         np.testing.assert_allclose(got, scaled(x).numpy(), rtol=1e-5)
+
+
+def test_a_call_that_pytorch_refuses_is_named() -> None:
+    class Mixed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(4, 3).half()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x * torch.ones(4))  # torch.export lets float32 through here, the call itself doesn't
+
+    model = gaf.load_model(torch.export.export(Mixed(), (torch.ones(2, 4, dtype=torch.float16),)))
+    with pytest.raises(gaf.UnsupportedError, match="torch refuses linear.default"):
+        gaf.fuse(model).run({model.input_names[0]: np.ones((2, 4), np.float16)}, "interpreter")

@@ -14,8 +14,9 @@ from gaf.dialects.common.index import Expr
 from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.model import Model, bind_symbols, check_conditions
 from gaf.dialects.graph.ops.control import ControlOp
+from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
-from gaf.errors import GafError, InternalError, InvalidInputError
+from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedError, first_line
 
 Observer = Callable[[Operation, Sequence[np.ndarray]], None]
 
@@ -123,7 +124,7 @@ def run_op(
     *,
     wide: bool = False,
 ) -> list[np.ndarray]:
-    """Results of one op. Raises InternalError if a reference breaks its own type."""
+    """Results of one op. Raises UnsupportedError if a framework refuses its op, InternalError if a reference fails."""
     if isinstance(op, WeightOp):
         array = weights[op.weight.data]  # type: ignore[index]
         return [widen(array) if wide else array]
@@ -143,6 +144,11 @@ def run_op(
         raise
     except Exception as error:
         shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
+        if isinstance(op, ForeignOp):
+            raise UnsupportedError(
+                f"{op.framework.data} refuses {op.op_type.data}: {first_line(error)}", where=op.location_name(), got=shapes,
+                hint="does the model run in its own framework with these inputs?",
+            ) from error  # fmt: skip
         raise InternalError(f"reference of {op.name} failed on ({shapes}): {error}", where=op.location_name()) from error
     return [np.asarray(r) for r in results]
 

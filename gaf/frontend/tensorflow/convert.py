@@ -15,7 +15,7 @@ import tensorflow as tf
 import tf2onnx
 
 from gaf.dialects.graph.model import Model
-from gaf.errors import InvalidInputError, UnsupportedError
+from gaf.errors import InvalidInputError, UnsupportedError, first_line
 from gaf.frontend.onnx import load_onnx
 from gaf.frontend.tensorflow.repair import repair
 
@@ -93,7 +93,7 @@ def _open(path: Path) -> Any:
         return tf.keras.models.load_model(path, compile=False, safe_mode=True)
     except Exception as error:
         raise InvalidInputError(
-            f"TensorFlow can't open this: {_first_line(error)}",
+            f"TensorFlow can't open this: {first_line(error)}",
             where=str(path),
             expected="the folder of a SavedModel, a .keras or .h5 file",
         ) from error
@@ -186,10 +186,6 @@ def _name(source: Any) -> str:
 def _last_line(error: BaseException) -> str:
     """What an error in traced code says, behind the places it came through."""
     return (str(error).strip() or "no message").splitlines()[-1].strip()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or "no message").splitlines()[0]
 
 
 @contextmanager

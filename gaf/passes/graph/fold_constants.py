@@ -16,13 +16,12 @@ from xdsl.passes import ModulePass
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.meaning import Meaning
 from gaf.dialects.graph.model import WeightStore, weights_of
-from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.control import ControlOp
+from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.random import RandomOp
 from gaf.dialects.graph.ops.structure import INLINE_LIMIT, ConstantOp, WeightOp, constant
 from gaf.dialects.graph.types import TensorType
-from gaf.errors import InternalError, InvalidInputError, UnsupportedError
-from gaf.passes.diagnostics import first_line
+from gaf.errors import InternalError, InvalidInputError, UnsupportedError, first_line
 from gaf.passes.graph.effects import is_pure
 from gaf.passes.registry import option, register_pass
 

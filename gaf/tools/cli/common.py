@@ -18,7 +18,7 @@ import numpy as np
 
 from gaf.config import FusionConfig
 from gaf.dialects.common import dtype as dt
-from gaf.errors import InvalidInputError
+from gaf.errors import InvalidInputError, first_line
 
 if TYPE_CHECKING:
     from gaf.compiler import FusedModel
@@ -353,12 +353,12 @@ def load_arrays(path: str) -> dict[str, np.ndarray]:
         ) from None
     except (OSError, ValueError, EOFError, KeyError) as error:
         raise InvalidInputError(
-            f"this is not an .npz file of plain arrays: {_first_line(error)}",
+            f"this is not an .npz file of plain arrays: {first_line(error)}",
             where=path,
             hint="write it with numpy.savez(path, name=array, ...)",
         ) from None
     except Exception as error:  # zipfile.BadZipFile, zlib.error
-        raise InvalidInputError(f"the file is damaged: {_first_line(error)}", where=path) from None
+        raise InvalidInputError(f"the file is damaged: {first_line(error)}", where=path) from None
     # .npz has no bfloat16: numpy writes it as two raw bytes
     return {n: a.view(ml_dtypes.bfloat16) if a.dtype == "V2" else a for n, a in arrays.items()}
 
@@ -394,10 +394,6 @@ def _narrowed(array: np.ndarray, dtype: dt.DType, name: str, path: str) -> np.nd
     raise InvalidInputError(
         f"input '{name}' has the wrong element type", where=path, expected=str(dtype), got=str(array.dtype)
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def describe_array(name: str, array: np.ndarray) -> dict[str, Any]:
