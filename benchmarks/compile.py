@@ -48,12 +48,13 @@ def search_seconds(path: Path) -> float:
     """Seconds that deciding the kernels of one file takes."""
     import gaf
     from gaf.fusion.search import plan_fusion
+    from gaf.passes.graph.footprint import smallest_tile
     from gaf.passes.pipeline import graph_pipeline, run_pipeline
 
     model = gaf.load_model(path)
     run_pipeline(model.module, graph_pipeline(autofuse=True, strict=False))
     start = time.perf_counter()
-    plan_fusion(model.block, config=gaf.FusionConfig(), candidates=False)
+    plan_fusion(model.block, config=gaf.FusionConfig(), candidates=False, planner=smallest_tile)
     return time.perf_counter() - start
 
 

@@ -213,7 +213,9 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     """All figures of one network but `unverified`; under `fused` the model as it was generated."""
     import gaf
     from examples.onnx.writer import SparseWriter
+    from gaf.dialects.graph.ops.collective import CollectiveOp
     from gaf.fusion.search import plan_fusion
+    from gaf.passes.graph.footprint import smallest_tile
     from gaf.passes.pipeline import graph_pipeline, run_pipeline
 
     writers: list[SparseWriter] = []
@@ -229,20 +231,23 @@ def measure(case: Case, folder: Path) -> dict[str, Any]:
     run_pipeline(eager.module, graph_pipeline(False, False))
     plain = gaf.FusionConfig(enable_autofuse=False)
     with eager_kernels(case):
-        unfused = plan_totals(plan_fusion(eager.block, config=plain, candidates=False), plain)
+        unfused = plan_totals(plan_fusion(eager.block, config=plain, candidates=False, planner=smallest_tile), plain)
     config = gaf.FusionConfig()
     start = time.perf_counter()
-    plan_fusion(work.block, config=config)
+    plan_fusion(work.block, config=config, planner=smallest_tile)
     search_s = time.perf_counter() - start
     fast = gaf.FusionConfig(objective="time")
-    by_time = plan_totals(plan_fusion(work.block, config=fast, candidates=False), fast)
-    exact = plan_fusion(work.block, config=gaf.FusionConfig(objective="time", strategy="optimal"))
+    if any(isinstance(op, CollectiveOp) for op in work.block.ops):  # parts beside them are decided on kernels
+        by_time = fused_totals(gaf.fuse(model, fast))
+    else:
+        by_time = plan_totals(plan_fusion(work.block, config=fast, candidates=False, planner=smallest_tile), fast)
+    exact = plan_fusion(work.block, config=gaf.FusionConfig(objective="time", strategy="optimal"), planner=smallest_tile)
     with gaf.fusion_rules(*(gaf.FusionRule(n, list(p)) for n, p in case.rules.items())):
         fused = gaf.fuse(model, config)
     sums = fused_totals(fused)
     assert exact.report is not None
     best = min(exact.report.optimum_us, exact.report.cost_us)
-    greedy = plan_fusion(work.block, config=fast, candidates=False).modelled_us
+    greedy = plan_fusion(work.block, config=fast, candidates=False, planner=smallest_tile).modelled_us
     return {
         **sums.figures(),
         "compulsory_mb": exact.report.compulsory_bytes / 1e6,

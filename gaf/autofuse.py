@@ -12,6 +12,7 @@ from gaf.dialects.graph.model import Model
 from gaf.fusion.candidates import Candidate
 from gaf.fusion.cost import CostModel
 from gaf.fusion.search import FusionPlan, plan_fusion
+from gaf.passes.graph.footprint import smallest_tile
 from gaf.passes.pipeline import graph_pipeline, run_pipeline
 
 
@@ -61,5 +62,5 @@ class Autofuse:
         run_pipeline(work.module, graph_pipeline(
             self.config.enable_autofuse, self.config.strict, self.config.disabled_rules
         ))
-        self.plan = plan_fusion(work.block, config=self.config)
+        self.plan = plan_fusion(work.block, config=self.config, planner=smallest_tile)
         return [c for c in self.plan.candidates if c.fused]

@@ -32,12 +32,13 @@ class Legal:
     """What the legality check found out about a group; shared by structurally equal groups.
 
     `inputs` are the positions of the region's inputs among the outside values of the signature, `outputs` the
-    number of stored results.
+    number of stored results. `footprint` is the smallest tile's bytes of UB, if they were asked for.
     """
 
     schedules: list[Schedule]
     work: Work
     inputs: tuple[int, ...]
+    footprint: int | None = None
 
 
 @dataclass(eq=False)

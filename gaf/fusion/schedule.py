@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, product
+from gaf.dialects.common.index import Expr, const, mod, product
 from gaf.dialects.common.lanes import MAX_LANES, MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.online import fold_passes
@@ -177,10 +177,28 @@ def _vector_accesses(region: Region, skip: Iterable[int]) -> list[_Access]:
     return found + [_access(f"output {i}", o.type, o.index, region) for i, o in enumerate(region.outputs)]
 
 
+def _check_gathers(region: Region) -> None:
+    """Raise NotFusible for loads whose place is more than one dim looked up in an index tensor.
+
+    Indices that count from the end may be taken modulo the size: the device function does that itself.
+    """
+    for node in region.nodes:
+        looked_up = [(i, e) for i, e in enumerate(node.index) if node.kind == "load" and reads_in(e)]
+        if not looked_up:
+            continue
+        (dim, place), name = looked_up[0], region.inputs[node.input].name_hint or f"input {node.input}"
+        row = Expr({(reads_in(place)[0],): 1})
+        if len(looked_up) > 1:
+            raise NotFusible(f"'{name}' is looked up in {len(looked_up)} dims at once: a gather copies rows along one")
+        if place not in (row, mod(row, region.input_types[node.input].shape[dim])):
+            raise NotFusible(f"'{name}' is looked up at {place}: a gather takes indices as they are")
+
+
 def choose_schedules(region: Region) -> list[Schedule]:
     """Legal schedules, best first. Raises NotFusible with the reason when there is none."""
     if len(region.inputs) > MAX_INPUTS:
         raise NotFusible(f"{len(region.inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
+    _check_gathers(region)
     contracts = region.contracts()
     for node in region.nodes:
         if node.kind == "load" and node.dtype not in (dt.F32, dt.F16, dt.BF16, dt.BOOL, dt.I32, dt.I64, dt.I16, dt.U8, dt.I8):

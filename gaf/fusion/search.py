@@ -20,6 +20,7 @@ from gaf.dialects.graph.meaning import Meaning
 from gaf.errors import InternalError
 from gaf.fusion import names
 from gaf.fusion.cost import CostModel, GroupCost, Work, region_work, sizes, total
+from gaf.fusion.footprint import SUSPECT, Planner
 from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
@@ -47,12 +48,14 @@ def plan_fusion(
     rules: bool = True,
     candidates: bool = True,
     failures: Sequence[Failure] = (),
+    planner: Planner | None = None,
 ) -> FusionPlan:
     """Decide the kernels of a block of graph ops.
 
     `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number ->
     reason) are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False`
-    doesn't describe what was found. `failures` are groups of an earlier plan that have no kernel. Raises InvalidInputError for a cost model or rule that fails (see
+    doesn't describe what was found. `failures` are groups of an earlier plan that have no kernel. `planner` is asked
+    about groups that may not fit the chip's memory; without one only generating them shows it. Raises InvalidInputError for a cost model or rule that fails (see
     `FusionConfig.rule_errors`).
     """
     config = config or FusionConfig()
@@ -64,7 +67,7 @@ def plan_fusion(
     if strict is not None:
         changed["numerics"] = "strict" if strict else "fast"
     config = replace(config, **changed)  # type: ignore[arg-type]
-    plan = Search(block, config, host or {}, rules, candidates, failures).run()
+    plan = Search(block, config, host or {}, rules, candidates, failures, planner).run()
     if config.groups is not None or failures:
         return plan
     others = []
@@ -76,7 +79,7 @@ def plan_fusion(
         others += [replace(c, strategy="greedy") for c in (config, *others)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rules have given theirs already
-        plans = [plan, *(Search(block, c, host or {}, rules, candidates).run() for c in others)]
+        plans = [plan, *(Search(block, c, host or {}, rules, candidates, (), planner).run() for c in others)]
     best = min(plans, key=lambda p: p.cost(config.objective))
     if best.report is not None and plan.report is not None:
         best.report.take_optimum(plan.report)
@@ -110,8 +113,10 @@ class Search(UnitOrder):
         rules: bool = True,
         candidates: bool = True,
         failures: Sequence[Failure] = (),
+        planner: Planner | None = None,
     ) -> None:
         self.config = config
+        self.planner = planner
         self.failures = failures
         self.strict = config.strict
         self.with_rules, self.with_candidates = rules, candidates
@@ -166,10 +171,10 @@ class Search(UnitOrder):
         if known is None:
             try:
                 operations = [self.ops[i] for i in members | (self.folded - outside)]
-                region, schedules, work = self.choose(operations, outputs)
+                region, schedules, work, footprint = self.choose(operations, outputs)
                 position = {v: i for i, v in enumerate(external)}
                 inputs = tuple(position[v] for v in region.inputs if not isinstance(v, Handed))
-                known = Legal(schedules, work, inputs)
+                known = Legal(schedules, work, inputs, footprint)
             except NotFusible as reason:
                 known = str(reason)
             self.cache[key] = known
@@ -181,12 +186,13 @@ class Search(UnitOrder):
 
     def choose(
         self, operations: Sequence[Operation], outputs: Sequence[SSAValue]
-    ) -> tuple[Region, list[Schedule], Work]:
-        """The region of a group, its schedules, in stages if that is clearly cheaper, and its work. Raises
-        NotFusible without one.
+    ) -> tuple[Region, list[Schedule], Work, int | None]:
+        """The region of a group, its schedules, in stages if that is clearly cheaper, its work, and its bytes of UB if
+        they are known. Raises NotFusible without a schedule that fits the chip.
         """
         region, found = kernel_of(operations, outputs, self.strict, memo=self.memo)
         work = region_work(region, found[0], self.env)
+        forms = [(found, work)]
         if not found[0].stages:
             try:
                 staged = staged_schedules(region)
@@ -195,8 +201,40 @@ class Search(UnitOrder):
             if staged:
                 other = region_work(region, staged[0], self.env)
                 if self.model.price(other).us < STAGES_WORTH * self.model.price(work).us:
-                    return region, staged, other
-        return region, found, work
+                    forms.insert(0, (staged, other))
+        refusal: NotFusible | None = None
+        for schedules, of_form in forms:
+            try:
+                return (region, *self.fitting(region, schedules, of_form))
+            except NotFusible as reason:
+                refusal = reason
+        assert refusal is not None
+        raise refusal
+
+    def fitting(
+        self, region: Region, schedules: list[Schedule], work: Work
+    ) -> tuple[list[Schedule], Work, int | None]:
+        """The schedules whose smallest tiles fit UB, the work of the first, and its bytes of UB if they are known.
+
+        Raises NotFusible with the number that is too large if none fits.
+        """
+        if self.planner is None or not self._suspect(work):
+            return schedules, work, None
+        reasons = []
+        for i, schedule in enumerate(schedules):
+            found = self.planner(region, schedule, self.model.target)
+            if found.reason:
+                reasons.append(found.reason)
+                continue
+            if i > 0:
+                work = region_work(region, schedule, self.env)
+            return schedules[i:], work, found.bytes  # those behind it are for sizes that it doesn't take
+        raise NotFusible("; ".join(dict.fromkeys(reasons)))
+
+    def _suspect(self, work: Work) -> bool:
+        """May the smallest tile be too large? Estimates are cheap, plans take milliseconds."""
+        most = max(map(self.model.footprint, work.stages or (work,)))
+        return most > SUSPECT * self.model.target.ub_usable_bytes
 
     def check_depth(self, members: set[int], most: int) -> None:
         """Contractions and reductions, a re-rolled one counting once, on the longest path inside a group."""
@@ -225,6 +263,8 @@ class Search(UnitOrder):
         cost = self.pricer.group(
             [self.ops[i] for i in ops], [self.single.get(i) for i in ops], legal.work, reads, writes
         )
+        if legal.footprint is not None:
+            cost = replace(cost, footprint=legal.footprint)
         return Group(list(ops), legal, cost, cost.us)
 
     def leaf_us(self, ops: Iterable[int]) -> float:

@@ -18,6 +18,7 @@ from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, YieldOp
 from gaf.fusion.refit import Failure
 from gaf.fusion.search import FusionPlan, Group, check_acyclic, plan_fusion
 from gaf.passes.graph.effects import is_pure
+from gaf.passes.graph.footprint import smallest_tile
 from gaf.passes.registry import option, register_pass
 
 HOST_REASON = "gaf.host"
@@ -60,7 +61,7 @@ def fuse_block(
     pinned = {i: op.attributes[HOST_REASON].data for i, op in enumerate(block.ops) if HOST_REASON in op.attributes}  # type: ignore[attr-defined]
     plan = plan_fusion(
         block, config=config, autofuse=autofuse, max_depth=max_depth, strict=strict, host=pinned, rules=rules,
-        candidates=rules, failures=failures,
+        candidates=rules, failures=failures, planner=smallest_tile,
     )  # fmt: skip
     for i, reason in plan.host.items():
         plan.ops[i].attributes[HOST_REASON] = StringAttr(reason)

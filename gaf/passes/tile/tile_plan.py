@@ -72,17 +72,47 @@ def bind_tiles(kernel: KernelOp, target: Chip) -> Plan:
     """Bind the parameters that are steps of loops, and add the guard that the smallest tile fits UB.
 
     Tiles of constant size may be cut into pieces (`load_ahead`). Returns the plan, which stays valid: it is symbolic
-    in the parameters. Raises UnsupportedError when the kernel has no plan or its memory isn't linear in the number of
-    rows.
+    in the parameters. Raises UnsupportedError when the kernel has no plan, its memory isn't linear in the number of
+    rows, or the smallest tile is too large for UB at all sizes.
     """
+    binder = _bound(kernel, target)
+    if binder.is_constant() and (tile := binder.tile(names := evaluate_params(kernel, {}))) is not None:
+        return load_ahead(kernel, binder.plan, tile, names, target) or binder.plan
+    return binder.plan
+
+
+def smallest_bytes(kernel: KernelOp, target: Chip) -> int | None:
+    """Bind the tiles of a kernel; the bytes of UB of the smallest, or None if that depends on sizes. Raises as `bind_tiles`."""
+    _bound(kernel, target)
+    spare = spare_bytes(kernel)
+    return target.ub_usable_bytes - spare if spare is not None else None
+
+
+def _bound(kernel: KernelOp, target: Chip) -> _Binder:
     plan = Plan.build(kernel, target)
     binder = _Binder(kernel, target, plan)
     binder.run()
     kernel.properties["params"] = BindingsAttr.of(binder.params)
     kernel.properties["guards"] = ShapeAttr.of([*kernel.guards, *binder.guards])
-    if binder.is_constant() and (tile := binder.tile(names := evaluate_params(kernel, {}))) is not None:
-        return load_ahead(kernel, plan, tile, names, target) or plan
-    return plan
+    spare = spare_bytes(kernel)
+    if spare is not None and spare < 0:
+        size, limit = target.ub_usable_bytes - spare, target.ub_usable_bytes
+        raise UnsupportedError(
+            f"UB {size / 1024:.0f} KiB > {limit / 1024:.0f} KiB at the smallest tile",
+            where=f"kernel '{kernel.sym_name.data}'", got=plan.breakdown(),
+            hint="a shorter row, or fewer tensors in one kernel",
+        )  # fmt: skip
+    return binder
+
+
+def spare_bytes(kernel: KernelOp) -> int | None:
+    """Bytes of UB that the smallest tile of a kernel with bound tiles leaves free; None if that depends on sizes."""
+    known: dict[str, int] = {}
+    for name, value in kernel.params:
+        if value.names() <= known.keys():
+            known[name] = value.evaluate(known)
+    guard = kernel.guards[-1]
+    return guard.evaluate(known) if guard.names() <= known.keys() else None
 
 
 @dataclass(frozen=True)
