@@ -11,6 +11,7 @@ from gaf.passes.tile.lower_region import lower_region
 from gaf.passes.tile.tile_plan import smallest_bytes
 from gaf.target import Chip
 
+
 def smallest_tile(region: Region, schedule: Schedule, target: Chip) -> Footprint:
     """What a schedule's kernel takes of UB with the smallest tiles that the host may choose, or why it has no kernel."""
     kernel = lower_region(region, schedule, "candidate")
