@@ -305,23 +305,28 @@ def stand_in(fold: Fold, on: Arithmetic, followed: Any, count: Any, total: float
     return on.map("max", followed, on.number(LOWEST))
 
 
+def shrink(fold: Fold, on: Arithmetic, followed: Any, final: Any) -> Any:
+    """What a sum of exponentials shrinks by when its maximum grows from `followed` to `final`."""
+    low = on.number(LOWEST)
+    distance = on.map("sub", on.map("max", followed, low), on.map("max", final, low))
+    if fold.rate != 1.0:
+        distance = on.map("mul", distance, on.number(fold.rate))
+    return on.map("exp", distance)
+
+
 def moved(fold: Fold, on: Arithmetic, state: Any, followed: Any, final: Any, count: Any, whole: Any) -> Any:
     """A state made with the value `followed` of what it depends on, as one made with `final`.
 
     `count` elements are in the state, `whole` in the final value; neither matters unless the fold is a moment.
     """
-    if fold.is_moment:
-        least = on.number(1.0)
-        means = [on.map("div", v, on.map("max", n, least)) for v, n in ((followed, count), (final, whole))]
-        distance = on.map("sub", *means)
-        if fold.rate != 1.0:
-            distance = on.map("mul", distance, on.number(fold.rate))
-        return on.map("add", state, on.map("mul", on.map("mul", distance, distance), count))
-    low = on.number(LOWEST)
-    distance = on.map("sub", on.map("max", followed, low), on.map("max", final, low))
+    if not fold.is_moment:
+        return on.map("mul", state, shrink(fold, on, followed, final))
+    least = on.number(1.0)
+    means = [on.map("div", v, on.map("max", n, least)) for v, n in ((followed, count), (final, whole))]
+    distance = on.map("sub", *means)
     if fold.rate != 1.0:
         distance = on.map("mul", distance, on.number(fold.rate))
-    return on.map("mul", state, on.map("exp", distance))
+    return on.map("add", state, on.map("mul", on.map("mul", distance, distance), count))
 
 
 def finished(fold: Fold, on: Arithmetic, state: Any, shift: Any, factors: Iterable[tuple[Any, bool]]) -> Any:

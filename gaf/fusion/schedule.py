@@ -19,6 +19,7 @@ from gaf.dialects.common.lanes import MAX_LANES, MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.online import fold_passes
 from gaf.fusion.piecewise import guard_names
+from gaf.fusion.reach import reach
 from gaf.fusion.region import Handed, Node, NotFusible, Region, address, direct_names, reads_in
 from gaf.fusion.split import Split, choose_split
 
@@ -59,6 +60,8 @@ class Schedule:
     `levels` are the matmuls in order, those of one level side by side. Between two levels, and before the first
     one if its left operand is computed, the vector cores work on whole rows of the axis that the next level sums.
 
+    `looped`: the columns of the first level, which the second one sums, are walked in stacks with carried states.
+
     With `stages` the kernel runs these one after the other; the other fields are those of the stage with the matmul.
     """
 
@@ -71,6 +74,7 @@ class Schedule:
     folded: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
     split: Split | None = None
+    looped: bool = False
 
     @property
     def nest(self) -> tuple[str, ...]:
@@ -553,9 +557,51 @@ def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
         raise NotFusible("the epilogue has an axis that the matmul result lacks")
     _check_loops(region, [*grid, rows, *([] if reduced or schedule.is_chain else [lanes])])
     schedule = replace(schedule, reduced=lanes if reduced else None)
-    if not reduced or schedule.is_chain:
+    if schedule.is_chain:
+        return _chains(region, schedule)
+    if not reduced:
         return [schedule]
     return [schedule, replace(schedule, streamed=True)]
+
+
+SHORT_ROW = 1024
+"""Columns of a row between two matmuls up to which a core always keeps it."""
+
+LONG_ROW = 2048
+"""Columns from which on a walk is faster: the ring of longer rows leaves L2. With a mask that leaves a part of the
+columns, the walk, which skips the rest, is faster from SHORT_ROW on.
+"""
+
+CARRIED_COLUMNS = 256
+"""Columns of the second product up to which a block that carries its sums has enough rows."""
+
+
+def _chains(region: Region, schedule: Schedule) -> list[Schedule]:
+    """The schedules of two matmuls with vector work between them: whole rows, or stacks of columns; the one that suits
+    the size first. Rows of unknown length are whole if they fit.
+    """
+    columns = schedule.levels[0][0].columns
+    size, width = region.axes[columns].as_int(), region.axes[schedule.lanes].as_int()
+    looped = _looped(region, schedule) if size is None or size > SHORT_ROW else None
+    if looped is None:
+        return [schedule]
+    (folds,) = fold_passes(region, [schedule.levels[1][0].node])
+    masked = reach(region, columns, folds[:-1]) is not None
+    is_long = size is not None and (masked or size > LONG_ROW)
+    return [looped, schedule] if is_long and width is not None and width <= CARRIED_COLUMNS else [schedule, looped]
+
+
+def _looped(region: Region, schedule: Schedule) -> Schedule | None:
+    """The schedule that walks the row between two matmuls, if all its folds, the second matmul among them, take one pass."""
+    if len(schedule.levels) != 2 or any(len(level) > 1 for level in schedule.levels) or schedule.levels[0][0].computed:
+        return None
+    phases = node_phases(region, schedule)
+    if any(phases[r] != {1} for r in region.reductions()) or any(phases[o.node] != {2} for o in region.outputs):
+        return None
+    passes = fold_passes(region, [schedule.levels[1][0].node])
+    if len(passes) > 1 or any(f.is_moment for f in passes[0]):
+        return None
+    return replace(schedule, looped=True)
 
 
 def _columns(region: Region, level: Sequence[int], rows: str) -> str:

@@ -73,5 +73,15 @@ def block_rows(height: Expr, others: Expr, most: int, cores: int) -> Expr:
     return minimum(most, maximum(FRACTAL, round_up(share, FRACTAL)))
 
 
+CARRIED = 16384
+"""Elements of a block of carried sums: half of them are in UB of each vector core."""
+
+
+def looped_rows(width: int | None) -> int:
+    """Rows of a block whose sums of `width` columns are carried."""
+    rows = CARRIED // max(1, width or MAX_COLUMNS) // FRACTAL * FRACTAL
+    return max(FRACTAL, min(MAX_ROWS, rows))
+
+
 def _up(value: int) -> int:
     return -(-value // FRACTAL) * FRACTAL

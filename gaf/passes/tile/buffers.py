@@ -77,7 +77,7 @@ class Leaf:
 
 @dataclass
 class Carry:
-    """A copy into a loop variable: from a number, or from another value's memory."""
+    """A copy into a loop variable, or into the rows of a collected tile: from a number, or from another value's memory."""
 
     value: SSAValue
     variable: SSAValue

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from xdsl.ir import Block as IRBlock
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
@@ -70,13 +71,22 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class CubePlan:
-    """All contractions of a kernel, and what the cube core and the vector cores hand over to each other."""
+    """All contractions of a kernel, and what the cube core and the vector cores hand over to each other.
+
+    `ring`: a loop in the grid whose steps are the rounds in which they do, if it isn't the grid itself.
+    """
 
     grid: GridOp
+    ring: ForOp | None
     blocks: dict[ContractOp, Block]
     handovers: list[HandOver]
     parts: dict[SSAValue, Part] = field(default_factory=dict)
     """Collected or contracted value -> the part that it is."""
+
+    @property
+    def body(self) -> IRBlock:
+        """The ops of a round."""
+        return (self.ring or self.grid).body.block
 
     @property
     def rows(self) -> str:
@@ -97,8 +107,8 @@ class CubePlan:
         return rows, columns
 
     def steps(self, side: str) -> list[Step]:
-        """What a unit ("aic" or "aiv") does in one round: ops of the grid, waits and sets, in order."""
-        ops = [op for op in self.grid.body.block.ops if is_cube_op(op) == (side == "aic")]
+        """What a unit ("aic" or "aiv") does in one round: its ops, waits and sets, in order."""
+        ops = [op for op in self.body.ops if is_cube_op(op) == (side == "aic") and not isinstance(op, YieldOp)]
         return steps(ops, self.handovers, side)
 
 
@@ -110,11 +120,11 @@ def plan_cube(kernel: KernelOp) -> CubePlan | None:
     contracts = [op for op in kernel.walk() if isinstance(op, ContractOp)]
     if not contracts:
         return None
-    grid = _grid_of(contracts)
-    handovers = collect_handovers(kernel, grid)
+    grid, ring = _loops_of(contracts)
+    handovers = collect_handovers(kernel, grid, ring)
     parts = {part.value: part for h in handovers for part in h.parts}
-    blocks = {op: _plan_block(kernel, op, parts) for op in contracts}
-    plan = CubePlan(grid, blocks, handovers, parts)
+    blocks = {op: _plan_block(kernel, op, ring, parts) for op in contracts}
+    plan = CubePlan(grid, ring, blocks, handovers, parts)
     others = {b.rows for b in blocks.values()} - {plan.rows}
     if others:
         raise refuse(
@@ -127,30 +137,36 @@ def plan_cube(kernel: KernelOp) -> CubePlan | None:
     return plan
 
 
-def _grid_of(contracts: Sequence[ContractOp]) -> GridOp:
-    grids = []
+def _loops_of(contracts: Sequence[ContractOp]) -> tuple[GridOp, ForOp | None]:
+    """The grid of all matmuls, and the loop in it in which both units work, if there is one."""
+    grids: list[GridOp] = []
+    rings: list[ForOp | None] = []
     for op in contracts:
-        loops = loops_around(op)
-        panel = loops[1] if len(loops) == 2 and isinstance(loops[1], ForOp) else None
-        if not loops or not isinstance(loops[0], GridOp) or len(loops) > (2 if panel else 1):
+        grid, *inner = loops_around(op) or [None]
+        ring = inner.pop(0) if inner and not is_cube_op(inner[0]) else None
+        if not isinstance(grid, GridOp) or len(inner) > 1 or not all(isinstance(x, ForOp) for x in inner):
             raise refuse(op, "a matmul stands in a grid, or in one loop over its columns in a grid")
-        if panel is not None and not is_cube_op(panel):
+        if inner and not is_cube_op(inner[0]):
             raise refuse(
                 op,
-                "a loop with both matmuls and vector work has no lowering yet",
+                "a loop in a loop with both matmuls and vector work has no lowering yet",
                 hint="complete the matmul in a loop of its own, and work on its rows in another",
             )
-        if loops[0] not in grids:
-            grids.append(loops[0])
+        assert ring is None or isinstance(ring, ForOp)
+        if grid not in grids:
+            grids.append(grid)
+        if ring not in rings:
+            rings.append(ring)
     if len(grids) > 1:
         raise refuse(grids[1], "a kernel with a matmul has a second grid", hint="split the kernel")
-    return grids[0]
+    if len(rings) > 1:
+        raise refuse(contracts[-1], "matmuls of a kernel stand in different loops", hint="split the kernel")
+    return grids[0], rings[0]
 
 
-def _plan_block(kernel: KernelOp, op: ContractOp, parts: dict[SSAValue, Part]) -> Block:
+def _plan_block(kernel: KernelOp, op: ContractOp, ring: ForOp | None, parts: dict[SSAValue, Part]) -> Block:
     loops = loops_around(op)
-    panel = loops[1] if len(loops) == 2 else None
-    assert panel is None or isinstance(panel, ForOp)
+    panel = loops[-1] if isinstance(loops[-1], ForOp) and loops[-1] is not ring else None
     if op.acc is not None:
         raise refuse(
             op,
@@ -169,6 +185,8 @@ def _plan_block(kernel: KernelOp, op: ContractOp, parts: dict[SSAValue, Part]) -
             )
     summed = tuple(a for a in op.summed if not windows.is_unit(a)) or op.summed[-1:]
     for axis in summed:
+        if ring is not None and axis == ring.axis:
+            continue  # a round sums its step: the vector cores add up
         if windows.capacity[axis] != expr(kernel.extents[axis]):
             raise refuse(op, f"the summed axis '{axis}' is looped over", hint="leave it whole: BlockMmad walks it")
     left, right = _operands(kernel, op, rows, columns, summed, parts)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from xdsl.dialects.builtin import NameLoc
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -21,6 +21,9 @@ from gaf.passes.tile.recipes.base import Arg, Calls, Kind
 
 Window = tuple[Expr, Expr]
 """First coordinate and number of elements."""
+
+Condition = tuple[Expr, str, Expr]
+"""A comparison of scalars: left side, mode, right side."""
 
 
 class Emitter:
@@ -90,6 +93,14 @@ class Emitter:
     @contextmanager
     def if_(self, lhs: ExprLike, mode: str, rhs: ExprLike) -> Iterator[None]:
         with self.kb.if_(lhs, mode, rhs), self.scope():
+            yield
+
+    @contextmanager
+    def on(self, conditions: Sequence[Condition]) -> Iterator[None]:
+        """What is emitted inside runs where all conditions hold."""
+        with ExitStack() as open_:
+            for lhs, mode, rhs in conditions:
+                open_.enter_context(self.if_(lhs, mode, rhs))
             yield
 
     # -- windows ------------------------------------------------------------------------------

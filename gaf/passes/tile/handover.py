@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hand-overs between the cube core and its two vector cores: rings in workspace, flags, and their order.
 
-A hand-over is one direction at one place of a round (a grid tile of a group of cores). Its data lie in a ring in
+A hand-over is one direction at one place of a round (a grid tile of a group of cores, or a step of a loop in it). Its data lie in a ring in
 global memory, `slots` deep; slot `round mod slots` has a flag FULL, set by the writers, and a flag FREE, set by
 the readers. Writers wait for FREE from round `slots` on, and once more per slot before the kernel ends. Both units
 run the same rounds, and within a round the ops, waits and sets in the order of the tile program.
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from gaf.dialects.ascendc.sync import FLAG_LIMIT
 from gaf.dialects.common import dtype as dt
@@ -87,11 +87,14 @@ class Step:
     is_full: bool = False
 
 
-def collect_handovers(kernel: KernelOp, grid: GridOp) -> list[HandOver]:
-    """The hand-overs of a grid in program order, with flags. Raises UnsupportedError without a way to do one."""
+def collect_handovers(kernel: KernelOp, grid: GridOp, ring: ForOp | None = None) -> list[HandOver]:
+    """The hand-overs of a grid, or of the loop `ring` in it, in program order, with flags. Raises UnsupportedError
+    without a way to do one.
+    """
+    body = (ring or grid).body.block
     found: dict[object, HandOver] = {}
     parts: dict[SSAValue, Part] = {}
-    runs = _cube_runs(grid)
+    runs = _cube_runs(body)
     for move in kernel.walk():
         if not isinstance(move, MoveOp):
             continue
@@ -99,7 +102,7 @@ def collect_handovers(kernel: KernelOp, grid: GridOp) -> list[HandOver]:
         if source == "l0c" and target == "l1":
             raise refuse(move, "a block that goes back to L1 has no lowering yet", got="l0c -> l1")
         to_cube = target == "l1"
-        producer = _top(move.source.owner, grid)
+        producer = _top(move.source.owner, body)
         if producer is None or (to_cube and not _is_row_loop(producer, move.source)):
             raise refuse(
                 move,
@@ -109,10 +112,11 @@ def collect_handovers(kernel: KernelOp, grid: GridOp) -> list[HandOver]:
             )
         handover = found.setdefault(producer if to_cube else runs[producer], HandOver(to_cube))
         if move.source not in parts:
-            parts[move.source] = _part(kernel, grid, move, to_cube, len(parts))
+            loops: list[GridOp | ForOp] = [grid] if ring is None else [grid, ring]
+            parts[move.source] = _part(kernel, loops, move, to_cube, len(parts))
             handover.parts.append(parts[move.source])
         handover.writers.append(producer)
-        handover.readers += _readers(move, grid, to_cube)
+        handover.readers += _readers(move, body, to_cube)
         handover.slots = min(handover.slots, _slots(move))
     result = list(found.values())
     for handover in result:
@@ -122,20 +126,20 @@ def collect_handovers(kernel: KernelOp, grid: GridOp) -> list[HandOver]:
     return result
 
 
-def _cube_runs(grid: GridOp) -> dict[Operation, int]:
-    """Number of the run of cube ops that an op of the grid stands in: what a run makes is handed over at once."""
+def _cube_runs(body: Block) -> dict[Operation, int]:
+    """Number of the run of cube ops that an op of a round stands in: what a run makes is handed over at once."""
     runs: dict[Operation, int] = {}
     number = 0
-    for op in grid.body.block.ops:
+    for op in body.ops:
         number += not is_cube_op(op)
         runs[op] = number
     return runs
 
 
-def _top(op: object, grid: GridOp) -> Operation | None:
-    """The op in the body of the grid that an op stands in."""
+def _top(op: object, body: Block) -> Operation | None:
+    """The op of a round that an op stands in."""
     at = op if isinstance(op, Operation) else None
-    while at is not None and at.parent is not grid.body.block:
+    while at is not None and at.parent is not body:
         at = at.parent_op()
     return at
 
@@ -144,19 +148,21 @@ def _is_row_loop(producer: Operation, value: SSAValue) -> bool:
     return isinstance(producer, ForOp) and value in producer.collected_results
 
 
-def _readers(move: MoveOp, grid: GridOp, to_cube: bool) -> list[Operation]:
+def _readers(move: MoveOp, body: Block, to_cube: bool) -> list[Operation]:
     users: list[Operation] = [u.operation for u in move.res.uses] if to_cube else [move]
     if to_cube and any(not isinstance(u, ContractOp) for u in users):
         raise refuse(move, "a tile in L1 is an operand of matmuls only")
-    found = [_top(u, grid) for u in users]
+    found = [_top(u, body) for u in users]
     if None in found:
-        raise refuse(move, "a hand-over leaves its grid")
+        raise refuse(move, "a hand-over leaves its round")
     return [op for op in found if op is not None]
 
 
-def _part(kernel: KernelOp, grid: GridOp, move: MoveOp, to_cube: bool, number: int) -> Part:
+def _part(kernel: KernelOp, loops: Sequence[GridOp | ForOp], move: MoveOp, to_cube: bool, number: int) -> Part:
     type = tile_type(move.source)
-    windows = Windows(kernel, [grid], vector=False)
+    grid = loops[0]
+    assert isinstance(grid, GridOp)
+    windows = Windows(kernel, loops, vector=False)
     axes = (type.axes[-2] if len(type.axes) > 1 else "", type.axes[-1])
     for axis in type.axes[:-2]:
         if not windows.is_unit(axis):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
@@ -16,9 +16,9 @@ from gaf.dialects.tile.folds import ContractOp
 from gaf.dialects.tile.structure import ForOp, SyncOp
 from gaf.dialects.tile.types import GmType
 from gaf.passes.tile.cube import Block, Operand, operand_base
-from gaf.passes.tile.emit import Emitter, gm_name
+from gaf.passes.tile.emit import Condition, Emitter, gm_name
 from gaf.passes.tile.forms import linear, refuse, require_contiguous
-from gaf.passes.tile.handover import Part
+from gaf.passes.tile.handover import Part, Step
 
 if TYPE_CHECKING:
     from gaf.passes.tile.lower_tile import Lowering
@@ -61,12 +61,21 @@ class CubeEmitter:
             with e.for_("tile", BLOCK, total, BLOCKS) as tile, lowering.grid_windows(plan.grid, tile, e):
                 self._ops([step.op for step in todo if step.op is not None])
             return
-        with lowering.rings.rounds(plan.grid, e):
-            for step in todo:
-                if step.op is not None:
+        if plan.ring is None:
+            with lowering.rings.rounds(plan.grid, e):
+                self._round(todo)
+        else:
+            with lowering.rings.tiles(plan.grid, e) as tile, lowering.rings.turns(plan.ring, tile, e) as conditions:
+                self._round(todo, conditions)
+        lowering.rings.drain("aic", plan.grid, plan.ring, e)
+
+    def _round(self, todo: Iterable[Step], conditions: Sequence[Condition] = ()) -> None:
+        """The ops of a round on some conditions, and its signals."""
+        for step in todo:
+            if step.op is not None:
+                with self.e.on(conditions):
                     self._ops([step.op])
-                lowering.rings.signals([step], e)
-        lowering.rings.drain("aic", plan.grid, e)
+            self.lowering.rings.signals([step], self.e)
 
     def _init(self) -> None:
         """A BlockMmad per operand layout and type; all share the buffers of the first."""

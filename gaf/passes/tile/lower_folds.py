@@ -13,7 +13,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import monoid
 from gaf.dialects.common.index import Expr, ceildiv, const, expr, maximum, minimum, product, round_up, sym
 from gaf.dialects.tile.builder import KernelBuilder, Loop
-from gaf.fusion.online import Fold, body, finished, fold_passes, moved, stand_in
+from gaf.fusion.online import Fold, body, finished, fold_passes, moved, shrink, stand_in
 
 if TYPE_CHECKING:
     from gaf.passes.tile.lower_region import RegionEmitter
@@ -44,13 +44,14 @@ class Tiles:
 class FoldEmitter:
     """Emits the reductions and outputs of a stage that is streamed, with the values of its `RegionEmitter`."""
 
-    def __init__(self, e: RegionEmitter) -> None:
+    def __init__(self, e: RegionEmitter, contractions: Sequence[int] = ()) -> None:
         self.e = e
         self.kb = e.kb
         self.region, self.schedule = e.region, e.schedule
         self.nodes = e.region.nodes
         self.on = Tiles(e.kb)
-        self.passes = fold_passes(e.region)
+        self.passes = fold_passes(e.region, contractions)
+        self._shrinks: dict[tuple[SSAValue, SSAValue, float], SSAValue] = {}
         self.count = product(self.region.axes[a] for a in self.schedule.nest)
 
     # -- one core -------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ class FoldEmitter:
         nest = self.schedule.nest
         for folds in self.passes:
             self._outside(nest)
-            self._finish(folds, self._folded(folds, nest))
+            self.finish(folds, self._folded(folds, nest))
         self._outputs(grid_axes)
 
     def _outputs(self, grid_axes: Sequence[str]) -> None:
@@ -92,7 +93,7 @@ class FoldEmitter:
         """The states of reductions over the current windows of `nest`, one loop for each axis."""
         axis, *rest = nest
         numbers = [f.node for f in folds]
-        with self._loop(axis, [self._identity(n) for n in numbers]) as loop, self.e.scope():
+        with self._loop(axis, [self.identity(n) for n in numbers]) as loop, self.e.scope():
             old = dict(zip(numbers, loop.carried))
             parts: Mapping[int, SSAValue] | None = None
             if rest:
@@ -100,12 +101,12 @@ class FoldEmitter:
                 parts = self._folded(folds, rest)
             states: dict[int, SSAValue] = {}
             for fold in folds:
-                with self._at(fold):
-                    states[fold.node] = self._next(fold, axis, rest, old, parts, states)
+                with self.at(fold):
+                    states[fold.node] = self.next(fold, axis, rest, old, parts, states)
             loop.yield_(carried=list(states.values()))
         return dict(zip(numbers, loop.results))
 
-    def _next(
+    def next(
         self, fold: Fold, axis: str, rest: Sequence[str], old: Mapping[int, SSAValue],
         parts: Mapping[int, SSAValue] | None, states: Mapping[int, SSAValue],
     ) -> SSAValue:  # fmt: skip
@@ -116,7 +117,10 @@ class FoldEmitter:
             return self.kb.merge(self.nodes[number].function, old[number], part)
         final = states[fold.follows]
         before, here, behind = self._counts(fold, axis, rest)
-        kept = moved(fold, on, old[number], old[fold.follows], final, before, behind)
+        if fold.is_moment:
+            kept = moved(fold, on, old[number], old[fold.follows], final, before, behind)
+        else:
+            kept = on.map("mul", old[number], self.shrink(fold, old[fold.follows], final))
         if parts is not None:
             part = moved(fold, on, parts[number], parts[fold.follows], final, here, behind)
         else:
@@ -125,6 +129,13 @@ class FoldEmitter:
                 self.e.scopes[-1][fold.running] = stand_in(fold, on, final, behind, self.count)
             part = self._fold(fold)
         return on.map("add", kept, part)
+
+    def shrink(self, fold: Fold, followed: SSAValue, final: SSAValue) -> SSAValue:
+        """What a sum of exponentials is multiplied by: once for all sums that follow one maximum."""
+        key = (followed, final, fold.rate)
+        if key not in self._shrinks:
+            self._shrinks[key] = shrink(fold, self.on, followed, final)
+        return self._shrinks[key]
 
     def _counts(self, fold: Fold, axis: str, rest: Sequence[str]) -> tuple[SSAValue, SSAValue, SSAValue]:
         """Elements folded before a step of the loop over `axis`, in it, and both; 1 if that doesn't matter."""
@@ -149,21 +160,22 @@ class FoldEmitter:
         """A reduction of the tile at hand; axes walked in steps of 1 are no part of it."""
         node = self.nodes[fold.node]
         over = [self.e.rename[a] for a in self.e.axis_order() if a in node.over and a not in self.schedule.walked]
-        with self._at(fold):
+        with self.at(fold):
             value = body(fold, self.on, [self.e.operand(t.node) for t in fold.terms])
             return self.kb.reduce(node.function, value, over) if over else value
 
-    def _finish(self, folds: Iterable[Fold], states: Mapping[int, SSAValue]) -> None:
+    def finish(self, folds: Iterable[Fold], states: Mapping[int, SSAValue]) -> None:
         """The values of reductions, from their last states."""
         for fold in folds:
-            with self._at(fold):
+            with self.at(fold):
                 shift = self.e.operand(fold.running) if fold.running is not None and not fold.is_moment else None
                 factors = [(self.e.operand(t.node), t.inverse) for t in fold.outside]
                 self.e.scopes[-1][fold.node] = finished(fold, self.on, states[fold.node], shift, factors)
 
-    def _identity(self, number: int) -> SSAValue:
+    def identity(self, number: int) -> SSAValue:
+        """The state of nothing."""
         node = self.nodes[number]
-        return self.kb.fill(monoid.by_name(node.function).identity, dt.F32, self.e.tile_axes(node))
+        return self.kb.fill(monoid.by_name(node.function or "sum").identity, dt.F32, self.e.tile_axes(node))
 
     # -- shared between cores -------------------------------------------------------------------
 
@@ -207,11 +219,11 @@ class FoldEmitter:
         parts, slot = self.schedule.split.parts, self.e.slot
         merged: dict[int, SSAValue] = {}
         for fold in folds:
-            with self._at(fold):
+            with self.at(fold):
                 node = self.nodes[fold.node]
                 axes = self.e.tile_axes(node)
                 step = min(parts, MERGED_PARTS) if axes else parts
-                with self.kb.for_(slot, step, carried=[self._identity(fold.node)]) as loop:
+                with self.kb.for_(slot, step, carried=[self.identity(fold.node)]) as loop:
                     states = self._load_parts(fold.node, arrays)
                     if fold.follows is not None:
                         followed = self._load_parts(fold.follows, arrays)
@@ -222,7 +234,7 @@ class FoldEmitter:
                     folded = self.kb.reduce(node.function, states, [slot])
                     loop.yield_(carried=[self.kb.merge(node.function, loop.carried[0], folded)])
             merged[fold.node] = loop.results[0]
-            self._finish([fold], merged)
+            self.finish([fold], merged)
 
     def _load_parts(self, number: int, arrays: Mapping[int, SSAValue]) -> SSAValue:
         """States of the current slots."""
@@ -266,7 +278,8 @@ class FoldEmitter:
             return const(1)
         return sym(self.e.names["tm" if self.e.rename[axis] == self.e.m else "tn"])
 
-    def _at(self, fold: Fold) -> AbstractContextManager[None]:
+    def at(self, fold: Fold) -> AbstractContextManager[None]:
+        """Ops made inside belong to the model node of a fold."""
         return self.kb.at(self.region.origins.get(fold.node) or self.kb.location)
 
     def _below(self, numbers: Iterable[int]) -> set[int]:

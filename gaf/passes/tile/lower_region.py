@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Emit the tile kernel of a region under a schedule: loops, loads, maps, reductions, stores.
 
-Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes) and `bm` (rows of a matmul block), which
+Tile sizes stay open: steps are the parameters `tm` (rows), `tn` (lanes), `bm` (rows of a matmul block) and `tk` (columns of a stack), which
 `tile-plan` binds to host expressions once the memory plan is known.
 """
 
@@ -21,9 +21,10 @@ from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
 from gaf.fusion.region import Handed, Node, NotFusible, Output, Region, reads_in
 from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases
-from gaf.passes.tile.blocks import even_columns, grid_columns
+from gaf.passes.tile.blocks import even_columns, grid_columns, looped_rows
 from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.lower_folds import FoldEmitter
+from gaf.passes.tile.lower_looped import LoopedEmitter
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 STRIDE = 25  # levels of a region that one recursion of the emission goes down at most
@@ -138,7 +139,7 @@ class RegionEmitter:
         self.inputs, self.outputs = inputs, outputs
         self.taken, self.suffix = taken, suffix
         # the names of axes and tiling parameters, none of which may be a symbol of the model
-        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "bm", UNIT, "p", "q")}
+        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "tk", "bm", UNIT, "p", "q")}
         self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
         self.part, self.slot = self.names["p"], self.names["q"]
         self.rename = self._axis_names()
@@ -193,6 +194,10 @@ class RegionEmitter:
         params: dict[str, Expr] = {}
         if self.schedule.is_cube:
             params[self.names["bm"]] = const(MAX_ROWS)
+            if self.schedule.looped:
+                params[self.names["bm"]] = const(looped_rows(self.region.axes[self.schedule.lanes].as_int()))
+                params[self.names["tk"]] = self.region.axes[self.schedule.levels[0][0].columns]
+                return params
         s = self.schedule
         whole = () if s.streamed else s.nest  # axes that a tile holds completely
         if self.m in axes and s.rows not in whole:
@@ -343,7 +348,7 @@ class RegionEmitter:
         steps = self.whole_grid(self.kept_steps())
         self._keep_rows([a for a, _ in steps])
         with self.kb.grid(steps), self.scope():
-            self._finish([a for a, _ in steps])
+            self.finish([a for a, _ in steps])
 
     def _keep_rows(self, grid: Sequence[str]) -> None:
         """Emit operands of whole rows that are the same for every tile before the grid: each core loads them once."""
@@ -369,30 +374,33 @@ class RegionEmitter:
         if in_grid:
             steps.append((self.n, self._grid_columns(s.levels[-1][0])))
         with kb.grid(steps, sub=self.m), self.scope():
+            if s.looped:
+                LoopedEmitter(self).emit(steps)
+                return
             for phase, level in enumerate(s.levels):
-                lefts = self._panels(level, phase, steps)
+                lefts = self.panels(level, phase, steps)
                 last = level is s.levels[-1]
                 if last and in_grid:
                     for m in level:
-                        self.blocks[m.node] = self._contract(m, lefts)
+                        self.blocks[m.node] = self.contract(m, lefts)
                     if self._direct_store(level[0]):
                         return
                 elif last and s.reduced is None and self._is_bare(level[0]):
-                    with kb.for_(self.n, self._columns(s.lanes)) as loop:
-                        self.blocks[level[0].node] = self._contract(level[0], lefts)
+                    with kb.for_(self.n, self.block_columns(s.lanes)) as loop:
+                        self.blocks[level[0].node] = self.contract(level[0], lefts)
                         self._direct_store(level[0])
                         loop.yield_()
                     return
                 else:
-                    with kb.for_(self.rename[level[0].columns], self._columns(level[0].columns)) as loop:
-                        loop.yield_(collect=[self._contract(m, lefts) for m in level])
+                    with kb.for_(self.rename[level[0].columns], self.block_columns(level[0].columns)) as loop:
+                        loop.yield_(collect=[self.contract(m, lefts) for m in level])
                     self.blocks.update(zip((m.node for m in level), loop.results))
             self._hoist(without=self.m)
             with kb.for_(self.m, sym(self.names["tm"])) as loop, self.scope():
-                self._finish([a for a, _ in steps])
+                self.finish([a for a, _ in steps])
                 loop.yield_()
 
-    def _panels(
+    def panels(
         self, level: Sequence[MatMul], phase: int, steps: Sequence[tuple[str, Expr]]
     ) -> dict[int, SSAValue]:
         """The left operands of matmuls side by side, by their nodes."""
@@ -416,12 +424,12 @@ class RegionEmitter:
             loop.yield_(collect=[operand])
         return self.kb.move(loop.results[0], slots=2)
 
-    def _contract(self, m: MatMul, lefts: Mapping[int, SSAValue]) -> SSAValue:
+    def contract(self, m: MatMul, lefts: Mapping[int, SSAValue]) -> SSAValue:
         with self.kb.at(self.region.origins.get(m.node) or self.kb.location):
             right = self._cube_load(self.region.nodes[m.node].args[1], [self.rename[a] for a in (*m.summed, m.columns)])
             return self.kb.contract(lefts[self.region.nodes[m.node].args[0]], right)
 
-    def _columns(self, axis: str) -> Expr:
+    def block_columns(self, axis: str) -> Expr:
         """Columns of a matmul block: a constant, so that the cube can be shown to store whole fractals."""
         return const(even_columns(self.region.axes[axis].as_int()))
 
@@ -479,7 +487,7 @@ class RegionEmitter:
             self.region.nodes[a].kind == "number" or any(a in known for known in self.scopes) for a in node.args
         )
 
-    def _finish(self, grid_axes: Sequence[str]) -> None:
+    def finish(self, grid_axes: Sequence[str]) -> None:
         """Compute and store all outputs inside the open loops."""
         if self.schedule.streamed:
             FoldEmitter(self).stream(grid_axes)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from gaf.dialects.ascendc.sync import CrossCoreSetFlagOp, CrossCoreWaitFlagOp
-from gaf.dialects.common.index import Expr, ceildiv, const, maximum, sym
-from gaf.dialects.tile.structure import GridOp
-from gaf.passes.tile.emit import Emitter, Window
+from gaf.dialects.common.index import Expr, ceildiv, const, maximum, minimum, sym
+from gaf.dialects.tile.structure import ForOp, GridOp
+from gaf.passes.tile.emit import Condition, Emitter, Window
 from gaf.passes.tile.handover import HandOver, Part, Step
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ BLOCK, BLOCKS = sym("block"), sym("blocks")
 
 @dataclass(frozen=True)
 class Round:
-    """One turn of a group's loop: its number, and the windows of its grid tile (whole, not a vector core's half)."""
+    """One turn of a group's loop: its number, and the windows of its grid tile (whole, not a vector core's half) and of
+    the loop in it.
+    """
 
     number: Expr
     windows: dict[str, Window]
@@ -55,18 +57,51 @@ class Rings:
         return offset
 
     @contextmanager
-    def rounds(self, grid: GridOp, e: Emitter) -> Iterator[Round]:
-        """The loop of a group of cores over its tiles, with the windows of a tile."""
+    def tiles(self, grid: GridOp, e: Emitter) -> Iterator[Round]:
+        """The loop of a group of cores over its grid tiles, with their windows."""
         _, total = self.lowering.tiles[grid]
         count = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
         with e.for_("round", 0, count) as number:
             tile = e.name(BLOCK + number * BLOCKS, "tile")
             with self.lowering.grid_windows(grid, tile, e) as windows:
-                self.now = Round(number, windows)
-                for handover in self.handovers:
-                    for part in handover.parts:
-                        self.part_at(part, e)  # named here, outside of inner loops
-                yield self.now
+                yield Round(number, windows)
+
+    @contextmanager
+    def rounds(self, grid: GridOp, e: Emitter) -> Iterator[Round]:
+        """The rounds of a group of cores: its grid tiles."""
+        with self.tiles(grid, e) as tile:
+            yield self._begin(tile, e)
+
+    @contextmanager
+    def turns(self, ring: ForOp, tile: Round, e: Emitter) -> Iterator[list[Condition]]:
+        """The rounds of a group of cores in a grid tile: the steps of a loop. Yields the conditions on which a step has
+        anything to do; both units pass all steps, so that slots and flags follow from their number.
+        """
+        axis, count = ring.axis, self._turns_of(ring, e)
+        low, high = const(0), self.lowering.kernel.extents[axis]
+        if ring.bounds is not None:
+            with e.narrowed(tile.windows):  # of the whole tile, not of a vector core's rows
+                low, high = (e.evaluate(b) for b in ring.bounds)
+            low = e.name(maximum(0, low), f"{axis}_begin")
+            high = e.name(minimum(high, self.lowering.kernel.extents[axis]), f"{axis}_end")
+        step = e.evaluate(ring.step)
+        with e.for_(f"{axis}_step", 0, count) as turn:
+            first = e.name(low + turn * step, f"{axis}0")
+            window = e.step_window(axis, first, step, high)
+            with e.narrowed({axis: window}):
+                self._begin(Round(e.name(tile.number * count + turn, "turn"), {**tile.windows, axis: window}), e)
+                yield [(first, "lt", high)] if ring.bounds is not None else []
+
+    def _turns_of(self, ring: ForOp, e: Emitter) -> Expr:
+        """Steps of a loop over a whole axis."""
+        return e.name(ceildiv(self.lowering.kernel.extents[ring.axis], ring.step), f"{ring.axis}_steps")
+
+    def _begin(self, now: Round, e: Emitter) -> Round:
+        self.now = now
+        for handover in self.handovers:
+            for part in handover.parts:
+                self.part_at(part, e)  # named here, outside of inner loops
+        return now
 
     def slot(self, handover: HandOver, number: Expr, e: Emitter) -> Expr:
         """The ring slot of a round."""
@@ -105,13 +140,14 @@ class Rings:
                 with e.if_(self.now.number, "ge", handover.slots):
                     self.kb.call(CrossCoreWaitFlagOp, flag=flag)
 
-    def drain(self, side: str, grid: GridOp, e: Emitter) -> None:
+    def drain(self, side: str, grid: GridOp, ring: ForOp | None, e: Emitter) -> None:
         """Every flag that was set has to be waited for before the kernel ends."""
         _, total = self.lowering.tiles[grid]
+        turns = const(1) if ring is None else self._turns_of(ring, e)
         for handover in self.handovers:
             if handover.writer != side:
                 continue
-            count = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
+            count = e.name(ceildiv(total - BLOCK, BLOCKS) * turns, "rounds")
             if handover.slots == 1:
                 with e.if_(count, "ge", 1):
                     self.kb.call(CrossCoreWaitFlagOp, flag=handover.free(const(0)))

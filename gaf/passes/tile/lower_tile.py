@@ -29,7 +29,7 @@ from gaf.dialects.tile.types import GmType
 from gaf.passes.registry import option, register_pass
 from gaf.passes.tile.buffers import Carry, Leaf
 from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS
-from gaf.passes.tile.emit import Emitter, VectorEmitter, Window, gm_name
+from gaf.passes.tile.emit import Condition, Emitter, VectorEmitter, Window, gm_name
 from gaf.passes.tile.forms import (
     find_read,
     gather_address,
@@ -44,7 +44,7 @@ from gaf.passes.tile.forms import (
 from gaf.passes.tile.guards import load_box
 from gaf.passes.tile.handover import Step, whole_rows_only
 from gaf.passes.tile.lower_cube import CubeEmitter
-from gaf.passes.tile.lower_rings import Rings
+from gaf.passes.tile.lower_rings import Rings, Round
 from gaf.passes.tile.plan import Plan
 from gaf.passes.tile.program import vector_ops
 from gaf.passes.tile.recipes.base import Arg, Kind
@@ -219,15 +219,17 @@ class Lowering:
             return  # the cube stores its results itself
         if grid.sub is None:
             raise refuse(grid, "a kernel with a matmul and a vector part needs a sub axis", expected="sub m")
-        guarded = self._needs_guard(todo, grid.sub)
-        with self.rings.rounds(grid, e) as now:
+        guarded = self.cube.ring is None and self._needs_guard(todo, grid.sub)
+        with self.rings.tiles(grid, e) if self.cube.ring is not None else self.rings.rounds(grid, e) as now:
             low, size = now.windows[grid.sub]
             share = e.name(ceildiv(size, 2), "share")
             first = e.name(low + SUB * share, f"{grid.sub}0")
             rest = e.name(minimum(share, low + size - first), f"{grid.sub}_size")
             # both vector cores wait and signal, even if one has no rows: a signal of both reaches the cube
             with e.narrowed({grid.sub: (first, rest)}):
-                if guarded:
+                if self.cube.ring is not None:
+                    self._ring_tile(grid, self.cube.ring, now, e)
+                elif guarded:
                     ops = [step.op for step in todo if step.op is not None]
                     self.rings.signals([s for s in todo if s.kind == "wait"], e)
                     with e.if_(rest, "gt", 0):
@@ -238,7 +240,31 @@ class Lowering:
                         if step.op is not None:
                             self._vector_ops([step.op], e)
                         self.rings.signals([step], e)
-        self.rings.drain("aiv", grid, e)
+        self.rings.drain("aiv", grid, self.cube.ring, e)
+
+    def _ring_tile(self, grid: GridOp, ring: ForOp, tile: Round, e: VectorEmitter) -> None:
+        """The vector side of a grid tile with a loop of rounds: what stands before it, its steps, and what comes
+        behind. Nothing but the loop touches rows of a half that may be empty, and its inner loops over them.
+        """
+        assert self.cube is not None and grid.sub is not None
+        for op in vector_ops(grid.body.block):
+            if op is not ring:
+                if not whole_rows_only(op, grid.sub) and not isinstance(op, FillOp):
+                    raise refuse(op, f"a tile with the sub axis '{grid.sub}' outside of a loop over it")
+                self._vector_ops([op], e)
+                continue
+            self._start(ring, e, [(e.windows[grid.sub][1], "gt", const(0))])
+            with self.rings.turns(ring, tile, e) as conditions:
+                for step in self.cube.steps("aiv"):
+                    if step.op is not None:
+                        if not whole_rows_only(step.op, grid.sub):
+                            raise refuse(step.op, f"a tile with the sub axis '{grid.sub}' outside of a loop over it")
+                        with e.on(conditions):
+                            self._vector_ops([step.op], e)
+                    self.rings.signals([step], e)
+                if self.plan.nexts[ring.terminator]:
+                    raise refuse(ring, "a state of a loop with matmuls that isn't computed in place")
+            self._free(self.plan.program.loop_end[ring], e)
 
     def _needs_guard(self, todo: Sequence[Step], sub: str) -> bool:
         """Whether an empty half has to be skipped as a whole; that takes waits first, and sets last."""
@@ -300,19 +326,27 @@ class Lowering:
             self.kb.free(e.queue(group), e.tensors[root])
 
     def _for(self, op: ForOp, e: VectorEmitter) -> None:
-        for carry in self.plan.starts[op]:
-            e.define(carry.variable)
-            self._carry(carry, op, e)
-        self._free(self.plan.program.position[op], e)
+        self._start(op, e)
         with e.loop(op):
             self._vector_ops(vector_ops(op.body.block), e)
 
+    def _start(self, op: ForOp, e: VectorEmitter, conditions: Sequence[Condition] = ()) -> None:
+        """Give the variables of a loop and its collected tiles their memory; the former get their first values."""
+        for carry in self.plan.starts[op]:
+            e.define(carry.variable)
+            with e.on(conditions):
+                self._carry(carry, op, e)
+        for result in op.collected_results:
+            if result in self.plan.homes:
+                e.define(result)
+        self._free(self.plan.program.position[op], e)
+
     def _carry(self, carry: Carry, op: Operation, e: VectorEmitter) -> None:
-        """Copy a number or a tile into a loop variable, over the variable's whole window."""
+        """Copy a number or a tile into a loop variable, or into the current rows of a collected tile."""
         kind = Kind.NUMBER if self.plan.number(carry.value) is not None else Kind.FULL
         arg = e.arg(carry.value, op, kind)
-        rows, lanes = e.size(self.plan.homes[carry.variable].form.axes)
-        carry.recipe.emit(e.calls(rows, lanes), e.tensors[carry.variable], [arg], [])
+        rows, lanes = e.size(self.plan.homes[self.plan.program.root(carry.variable)].form.axes)
+        carry.recipe.emit(e.calls(rows, lanes), e.tensor(carry.variable, op), [arg], [])
 
     def _compute(self, op: Operation, e: VectorEmitter) -> None:
         result, leaf = op.results[0], self.plan.leaves.get(op)
@@ -503,6 +537,8 @@ class Lowering:
         loop = op.parent_op()
         assert isinstance(loop, ForOp)
         for value, result in zip(op.collected, loop.collected_results, strict=True):
+            if result not in self.plan.puts:
+                continue
             assert self.cube is not None
             part, leaf = self.cube.parts[result], self.plan.puts[result]
             at = self.rings.part_at(part, e) + self.rings.offset_in(part, e)

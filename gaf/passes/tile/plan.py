@@ -35,7 +35,7 @@ from gaf.passes.tile.forms import (
     tile_type,
 )
 from gaf.passes.tile.guards import check_load_guards
-from gaf.passes.tile.program import Number, Program, check_supported, is_store, vector_ops
+from gaf.passes.tile.program import Number, Program, check_supported, goes_to_cube, is_store, vector_ops
 from gaf.passes.tile.recipes import INTEGER_MAPS, MAPS
 from gaf.passes.tile.recipes.base import Kind, Kinds, Recipe
 from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, store_cast
@@ -186,8 +186,12 @@ class Plan(Memory):
             recipe = Fill() if number is not None else COPY
             carries.append(Carry(init, variable, recipe))
         self.starts[op] = carries
+        for result in op.collected_results:
+            if not goes_to_cube(result) and self.program.root(result) is result:
+                self._new_slot(result, self.program.windows(op).form(op, tile_type(result)))
         self._release(self.program.position[op])
-        if self.cube is None or op.parent is not self.cube.grid.body.block:
+        in_round = self.cube is not None and op.parent in (self.cube.body, self.cube.grid.body.block)
+        if not in_round or op is self.cube.ring:  # type: ignore[union-attr]
             self._block(op.body.block)
             return
         self._phase = op  # what lives only in here shares memory with the other loops of the grid
@@ -208,6 +212,10 @@ class Plan(Memory):
             copies.append(Carry(value, variable, Fill() if self.program.number(value) is not None else COPY))
         self.nexts[op] = copies
         for value, result in zip(op.collected, loop.collected_results, strict=True):
+            if not goes_to_cube(result):
+                recipe = Fill() if self.program.number(value) is not None else COPY
+                copies.append(Carry(value, result, recipe))
+                continue
             part = self.cube.parts[result] if self.cube is not None and result in self.cube.parts else None
             if part is None:
                 raise refuse(loop, "a collected tile that no move takes to the cube")

@@ -40,13 +40,17 @@ def is_cube_op(op: Operation) -> bool:
 def is_store(use: Use) -> bool:
     """True if a use writes the value to global memory: a store, or a loop that collects it for the cube."""
     op = use.operation
-    return isinstance(op, StoreOp) or (isinstance(op, YieldOp) and use.index >= len(op.carried))
+    if not isinstance(op, YieldOp) or use.index < len(op.carried):
+        return isinstance(op, StoreOp)
+    loop = op.parent_op()
+    assert isinstance(loop, ForOp)
+    return goes_to_cube(loop.collected_results[use.index - len(op.carried)])
 
 
-def collects_for_cube(op: ForOp) -> bool:
-    """True if every tile that a loop of the vector cores collects is handed over to the cube."""
-    users = [u.operation for r in op.collected_results for u in r.uses]
-    return all(isinstance(u, MoveOp) and tile_type(u.res).space == "l1" for u in users)
+def goes_to_cube(collected: SSAValue) -> bool:
+    """True if a tile that a loop of the vector cores collects is handed over to the cube; others stay in UB."""
+    users = [u.operation for u in collected.uses]
+    return bool(users) and all(isinstance(u, MoveOp) and tile_type(u.res).space == "l1" for u in users)
 
 
 def vector_ops(block: Block) -> Iterator[Operation]:
@@ -157,6 +161,9 @@ class Program:
         last = op.terminator
         for arg, result, value in zip(op.body.block.args, op.carried_results, last.carried, strict=True):
             producer = value.owner
+            if isinstance(producer, ForOp) and self._rewrites(producer, value, arg):
+                self._alias[value] = result
+                continue
             if not isinstance(producer, MergeOp | MapOp | ReduceOp) or producer.parent is not op.body.block:
                 continue
             if self.root(value) is not value or value in self.numbers or value in self.lazy:
@@ -169,6 +176,16 @@ class Program:
             if self.variable_allows(arg, producer):
                 self._alias[value] = result
                 self.in_place.add(value)
+
+    def _rewrites(self, loop: ForOp, value: SSAValue, arg: BlockArgument | SSAValue) -> bool:
+        """True if a loop in a loop collects the next state, and nothing reads the old one later: a step reads its rows
+        before it writes them.
+        """
+        inner = [u.operation for u in arg.uses]
+        return (
+            value in loop.collected_results and not goes_to_cube(value) and loop.axis in tile_type(value).axes
+            and all(u.parent is loop.body.block and not isinstance(u, YieldOp) for u in inner)
+        )  # fmt: skip
 
     def variable_allows(self, arg: BlockArgument | SSAValue, producer: Operation) -> bool:
         """True if no use of the carried state comes after the op that computes its next value."""
@@ -225,8 +242,9 @@ class Program:
                 root = self.root(result)
                 self._ends[root] = max(self._ends.get(root, 0), self.position[op])
             if isinstance(op, ForOp):
-                for result in op.carried_results:
-                    self._ends[result] = max(self._ends.get(result, 0), self.loop_end[op])
+                for result in op.res:
+                    root = self.root(result)
+                    self._ends[root] = max(self._ends.get(root, 0), self.loop_end[op])
                 for value in op.terminator.carried:
                     self._use(value, op.terminator)
 
@@ -264,12 +282,6 @@ def check_supported(program: Program) -> None:
         if not isinstance(op, supported):
             hint = "transposes and slices on chip have no recipe yet" if isinstance(op, ViewOp) else None
             raise refuse(op, f"{op.name} has no lowering to Ascend C yet", hint=hint)
-        if isinstance(op, ForOp) and not collects_for_cube(op):
-            raise refuse(
-                op,
-                "tiles collected in UB have no lowering yet",
-                expected="collected matmul blocks, rows that move to the cube, or a store inside the loop",
-            )
 
 
 def same_dtype(kind: dt.DType) -> bool:

@@ -26,6 +26,9 @@ from gaf.target import Chip, chip
 LANES_2D = 2048
 """Most lanes of a tile that has rows: longer ones would leave few rows."""
 
+STACK = 1024
+"""Most columns of a product that are handed over at a time: fewer start the cube too often, more leave L2."""
+
 LANES_TRANSPOSED = 128
 """Most lanes of a tile that is transposed on chip: what are rows in one order are lanes in the other."""
 
@@ -230,7 +233,11 @@ class _Binder:
         """As many lanes as fit beside a few rows, in equal tiles, and no more than leave work for every core."""
         use = self.uses[name][0]
         extent = self.kernel.extents[use.axis]
-        widest = self._named(f"{name}_widest", minimum(self._widest(name, later), extent))
+        ring = self.plan.cube.ring if self.plan.cube is not None else None
+        widest = self._widest(name, later)
+        if ring is not None and ring.axis == use.axis:
+            return self._even(extent, self._named(f"{name}_widest", minimum(widest, STACK)))
+        widest = self._named(f"{name}_widest", minimum(widest, extent))
         grid = self._grid_of(use)
         if grid is None:
             return self._even(extent, widest) if use.whole else widest

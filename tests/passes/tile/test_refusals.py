@@ -37,8 +37,6 @@ BODIES = [
      "tile.store %v, %y[m, k]", "'neg' on a tile of f16 has no lowering"),
     ("function", f"{LOAD}%u = tile.map bitnot(%t) : !tile.t<[m, k], f32>\ntile.store %u, %y[m, k]",
      "the function 'bitnot' has no lowering"),
-    ("collected tile", f"%u = tile.for m step 8 {{\n{LOAD}tile.yield collect %t\n}}\ntile.store %u, %y[m, k]",
-     "tiles collected in UB have no lowering yet"),
     ("slices of lanes", f"{LOAD}tile.for k step 8 {{\n%u = tile.map neg(%t) : !tile.t<[m, k], f32>\n"
      "tile.store %u, %y[m, k]\n}", "takes slices of a tile that is complete outside"),
     ("unaligned slices", "%c = tile.fill 1 : !tile.t<[m], f32>\n%d = tile.reduce sum(%c) over [] : !tile.t<[m], f32>\n"
