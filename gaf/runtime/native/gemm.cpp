@@ -197,15 +197,52 @@ inline void Ahead(const uint8_t* p, size_t bytes)
 // B as panels of NR columns (the last one narrower, whole vectors), each [k][columns]: where panel j starts.
 inline size_t PanelAt(uint32_t j, uint32_t k) { return static_cast<size_t>(j) * k; }
 
-void PackB(float* out, const void* b, Num ab, bool tb, uint64_t ldb, uint32_t n, uint32_t k)
+// B by rows of columns: row p begins at element start(p).
+template <class START>
+void PackRows(float* out, const void* b, Num ab, START start, uint32_t n, uint32_t k)
+{
+    constexpr uint32_t AHEAD = 8;  // rows lie too far apart for the processor to guess the next
+    const uint32_t whole = n / NR * NR, rest = n - whole, width = (rest + VL - 1) / VL * VL;
+    const uint32_t element = ab == Num::F32 ? 4 : 2;
+    for (uint32_t p = 0; p < k; ++p) {
+        const uint64_t from = start(p);
+        if (p + AHEAD < k) {
+            const uint8_t* next = static_cast<const uint8_t*>(b) + start(p + AHEAD) * element;
+            for (uint32_t i = 0; i < n * element; i += 64) {
+                __builtin_prefetch(next + i, 0, 3);
+            }
+        }
+        for (uint32_t j = 0; j < whole; j += NR) {
+            float* panel = out + PanelAt(j, k) + static_cast<size_t>(p) * NR;
+            if (ab == Num::F32) {
+                const float* row = static_cast<const float*>(b) + from + j;
+                for (uint32_t v = 0; v < NV; ++v) {
+                    *reinterpret_cast<Vec*>(panel + v * VL) = *reinterpret_cast<const VecAny*>(row + v * VL);
+                }
+            } else {
+                ToFloats(panel, b, ab, from + j, NR);
+            }
+        }
+        if (rest != 0) {
+            float* panel = out + PanelAt(whole, k) + static_cast<size_t>(p) * width;
+            ToFloats(panel, b, ab, from + whole, rest);
+            for (uint32_t i = rest; i < width; ++i) {
+                panel[i] = 0.0f;
+            }
+        }
+    }
+}
+
+// B by columns, [n, k].
+void PackColumns(float* out, const void* b, Num ab, uint64_t ldb, uint32_t n, uint32_t k)
 {
     const uint32_t whole = n / NR * NR;
-    Pack<NR>(out, b, ab, 0, tb, ldb, whole, k);
+    Pack<NR>(out, b, ab, 0, true, ldb, whole, k);
     uint32_t j = whole;
     const auto rest = [&](auto width) {
         constexpr uint32_t W = decltype(width)::value;
         if ((n - j + VL - 1) / VL * VL == W && j < n) {
-            Pack<W>(out + PanelAt(j, k), b, ab, tb ? j * ldb : j, tb, ldb, n - j, k);
+            Pack<W>(out + PanelAt(j, k), b, ab, j * ldb, true, ldb, n - j, k);
             j = n;
         }
     };
@@ -213,6 +250,15 @@ void PackB(float* out, const void* b, Num ab, bool tb, uint64_t ldb, uint32_t n,
     rest(std::integral_constant<uint32_t, 2 * VL>());
     rest(std::integral_constant<uint32_t, 3 * VL>());
     rest(std::integral_constant<uint32_t, NR>());
+}
+
+void PackB(float* out, const void* b, Num ab, bool tb, uint64_t ldb, uint32_t n, uint32_t k)
+{
+    if (tb) {
+        PackColumns(out, b, ab, ldb, n, k);
+    } else {
+        PackRows(out, b, ab, [=](uint32_t p) { return p * ldb; }, n, k);
+    }
 }
 
 // The product with a packed B; see rt::Gemm.
@@ -310,16 +356,7 @@ void GemmRows(void* c, Num ct, uint64_t ldc, const void* a, const void* b, Num a
               const uint64_t* starts, uint32_t m, uint32_t n, uint32_t k)
 {
     float* pb = packedB.Get(static_cast<size_t>((n + VL - 1) / VL * VL) * k);
-    float* panel = pb;
-    for (uint32_t j = 0; j < n; j += NR) {
-        const uint32_t left = n - j < NR ? n - j : NR, width = (left + VL - 1) / VL * VL;
-        for (uint32_t p = 0; p < k; ++p, panel += width) {
-            ToFloats(panel, b, ab, starts[p] + j, left);
-            for (uint32_t i = left; i < width; ++i) {
-                panel[i] = 0.0f;
-            }
-        }
-    }
+    PackRows(pb, b, ab, [=](uint32_t p) { return starts[p]; }, n, k);
     Multiply(c, ct, ldc, a, ab, ta, lda, pb, m, n, k);
 }
 
