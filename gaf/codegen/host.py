@@ -76,15 +76,18 @@ class HostTiling:
         """Size of the tiling struct: 8 bytes per field, at least one."""
         return 8 * max(1, len(self.fields))
 
-    def evaluate(self, symbols: Mapping[str, int], limits: Mapping[str, int] | None = None) -> Launch:
+    def evaluate(
+        self, symbols: Mapping[str, int], limits: Mapping[str, int] | None = None, blocks: Mapping[str, int] | None = None
+    ) -> Launch:
         """All values for given symbols; further names in `symbols` are ignored.
 
-        `limits` bound tiling fields from above, to try smaller tiles.
+        `limits` bound tiling fields from above, to try smaller tiles. `blocks` are rows of cube blocks for a machine
+        without the cube's memories, which then don't limit them.
 
         Raises UnsupportedError, naming kernel and condition, when a guard fails; KeyError for a missing
         symbol.
         """
-        env, failed = self._values(symbols, limits)
+        env, failed = self._values(symbols, limits, blocks)
         if failed is not None:
             sizes = ", ".join(f"{s} = {env[s]}" for s in self.symbols)
             raise UnsupportedError(
@@ -107,7 +110,10 @@ class HostTiling:
         return None if failed is None else f"{failed.meaning}: expected {failed.expected}, got {failed.got}"
 
     def _values(
-        self, symbols: Mapping[str, int], limits: Mapping[str, int] | None = None
+        self,
+        symbols: Mapping[str, int],
+        limits: Mapping[str, int] | None = None,
+        blocks: Mapping[str, int] | None = None,
     ) -> tuple[dict[str, int], _Failure | None]:
         """Symbols and tiling fields, and the first condition that doesn't hold."""
         env = {s: int(symbols[s]) for s in self.symbols}
@@ -118,7 +124,11 @@ class HostTiling:
             env[name] = field.evaluate(env)
             if limits and name in limits:
                 env[name] = min(env[name], limits[name])
+            if blocks and name in blocks:
+                env[name] = blocks[name]
         for guard in self.guards:
+            if blocks and (guard.value.names() <= blocks.keys() or guard.space not in (None, "UB")):
+                continue
             value = guard.value.evaluate(env)
             if value < 0 and guard.limit is not None:
                 sizes = ", ".join(

@@ -25,7 +25,7 @@ from gaf.dialects.graph.model import Model, bind_by_conditions, bind_symbols, ch
 from gaf.dialects.graph.ops.control import ControlOp
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
-from gaf.runtime.host_tiles import host_blocks, host_limits
+from gaf.runtime.host_tiles import host_block_rows, host_blocks, host_limits
 from gaf.runtime.indices import ScatterPlaces, check_indices, check_places, scatter_places
 from gaf.runtime.memory import pool
 
@@ -220,7 +220,7 @@ class Executor:
             kernel = self.select(fused, env)
             tiling = kernel.host.evaluate(env) if self.engine in TWIN_MODES else None
             if tiling is not None and self.engine == "host":  # for the caches and threads of this machine
-                small = kernel.host.evaluate(env, host_limits(kernel, env))
+                small = kernel.host.evaluate(env, host_limits(kernel, env), host_block_rows(kernel, env))
                 tiling = replace(small, blocks=host_blocks(min(tiling.blocks, small.blocks)))
             shapes = [tensor_type(r).concrete(dict(env)) for r in fused.results]
             found = _Prepared(kernel, kernel_args(fused), shapes, tiling)

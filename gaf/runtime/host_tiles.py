@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from functools import cache
 
+from gaf.passes.tile.handover import FRACTAL
 from gaf.runtime.kernel import Kernel
 
 FEWEST_LANES = 256
@@ -23,6 +24,13 @@ BLOCKS_PER_THREAD = 2
 """Blocks that each of several threads finds to claim: more even out threads that are held up, fewer walk through
 memory in longer strides. One thread runs one block.
 """
+
+
+MOST_BLOCK_ROWS = 512
+"""Rows of a cube block at most: its sums, in a ring in memory, stay in the second-level cache."""
+
+IDLE = 0.15
+"""Part of the time that threads may wait for the last block."""
 
 
 @cache
@@ -46,6 +54,23 @@ def host_blocks(blocks: int) -> int:
     """Launch width in fast mode of a kernel that the device would launch `blocks` wide."""
     threads = default_threads()
     return min(blocks, BLOCKS_PER_THREAD * threads if threads > 1 else 1)
+
+
+def host_block_rows(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, int]:
+    """Rows of the cube blocks of a kernel: every block packs its columns anew, so there are as few as keep all threads
+    busy. Empty where the device's are as large.
+    """
+    shared = kernel.shared_blocks
+    if shared is None:
+        return {}
+    device = kernel.host.evaluate(symbols).fields
+    rows, others, threads = shared.rows.evaluate(symbols), shared.others.evaluate(symbols), default_threads()
+    for pieces in range(-(-rows // MOST_BLOCK_ROWS), -(-rows // FRACTAL) + 1):
+        blocks = pieces * others
+        if -(-blocks // threads) * threads * (1 - IDLE) <= blocks:
+            size = -(-rows // pieces // FRACTAL) * FRACTAL
+            return {shared.parameter: size} if size > device[shared.parameter] else {}
+    return {}
 
 
 def host_limits(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, int]:

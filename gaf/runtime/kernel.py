@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gaf.dialects.common.index import Expr, ceildiv, expr, product
+
 if TYPE_CHECKING:
     from xdsl.ir import Operation
 
     from gaf.codegen.host import HostTiling
     from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
-    from gaf.dialects.common.index import Expr
     from gaf.dialects.tile.structure import KernelOp as TileKernelOp
     from gaf.runtime.indices import IndexRead
+
+
+@dataclass(frozen=True)
+class SharedBlocks:
+    """Blocks of a matrix product: the tiling parameter of their rows, all rows, and blocks side by side."""
+
+    parameter: str
+    rows: Expr
+    others: Expr
 
 
 @dataclass
@@ -70,6 +80,23 @@ class Kernel:
             found |= {name: axis not in rows for axis, step in steps if (name := step.as_name()) is not None}
         names = {n for n, _ in self.tile.params}
         return {name: lanes for name, lanes in found.items() if name in names}
+
+    @cached_property
+    def shared_blocks(self) -> SharedBlocks | None:
+        """The blocks of a product that cores share by rows and columns; None for other kernels."""
+        from gaf.dialects.tile.folds import ContractOp
+        from gaf.dialects.tile.structure import GridOp
+
+        params = {n for n, _ in self.tile.params}
+        for grid in self.tile.walk():
+            if not isinstance(grid, GridOp) or not any(isinstance(op, ContractOp) for op in grid.body.block.ops):
+                continue
+            counts = {a: ceildiv(self.tile.extents[a], step) for a, step in grid.steps if step.as_name() not in params}
+            free = [(a, name) for a, step in grid.steps if (name := step.as_name()) in params]
+            wide = any(step.as_int() not in (None, 1) for _, step in grid.steps)
+            if len(free) == 1 and wide and free[0][1] is not None:
+                return SharedBlocks(free[0][1], expr(self.tile.extents[free[0][0]]), product(counts.values()))
+        return None
 
     def interpret(
         self, arrays: Mapping[str, np.ndarray], symbols: Mapping[str, int], level: str = "ascendc", wide: bool = False

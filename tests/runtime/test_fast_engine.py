@@ -69,6 +69,7 @@ CASES = {
     "chain": ("model m(a: f32[N], b: f32[N]) { y = relu(a * b + a) }", {"N": 100_000}),
     "rows": ("model m(a: f32[M, N], b: f32[N]) { y = softmax(a + b) }", {"M": 300, "N": 700}),
     "columns": ("model m(a: f32[M, N]) { y = sum(a, axes=[0]) }", {"M": 700, "N": 900}),
+    "product": ("model m(a: f32[M, 70], b: f32[70, 50]) { y = relu(matmul(a, b)) }", {"M": 700}),
 }
 
 
@@ -87,6 +88,28 @@ def test_tiles_fit_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
         least = all(tiling.fields[n] < 2 * host_tiles.FEWEST_LANES for n in lanes)
         rows = [n for n in kernel.tile_sizes if n not in lanes]
         assert sum(held) <= host_tiles.cache_bytes() or (least and all(tiling.fields[n] == 1 for n in rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "threads", "expected"),
+    [
+        (1000, 40, 1, 512),  # one thread: as many rows as a block may have
+        (1000, 40, 2, 512),
+        (1000, 40, 4, 256),  # a block for each thread
+        (1000, 4000, 2, 512),  # columns keep the threads busy
+        (20, 40, 2, None),  # the device's blocks
+    ],
+)
+def test_blocks_of_products_are_as_large_as_threads_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, columns: int, threads: int, expected: int | None
+) -> None:
+    monkeypatch.setattr(host_tiles, "default_threads", lambda: threads)
+    text = f"model m(a: f32[{rows}, 64], b: f32[64, {columns}]) {{ y = relu(matmul(a, b)) }}"
+    (kernel,) = fused(tmp_path, text).kernels
+    found = host_tiles.host_block_rows(kernel, {})
+    assert list(found.values()) == ([expected] if expected is not None else [])
+    launch = kernel.host.evaluate({}, blocks=found)
+    assert all(launch.fields[n] == size for n, size in found.items())
 
 
 # ---- results -----------------------------------------------------------------------------------------------
