@@ -2,7 +2,7 @@
 """Hand-written Ascend C sources made into plain C++: launches `k<<<...>>>(...)`, kernel types, stubs.
 
 Only what a C++ compiler can't read is rewritten, on the same lines, so that line numbers stay: a launch becomes
-a call of the twin's launcher, and the kernel's type (`__vector__`, `__cube__`, `__mix__(1, 2)`) and its
+a call of the twin's launcher, `[host, aicore]` disappears, and the kernel's type (`__vector__`, `__cube__`, `__mix__(1, 2)`) and its
 `__kfc_workspace__` parameter become the first statements of its body. Everything else is left as it is.
 """
 
@@ -35,6 +35,12 @@ _BETWEEN_CORES = re.compile(r"\b(?:SyncAll|CrossCoreSetFlag|CrossCoreWaitFlag)\b
 _QUALIFIER_MACRO = re.compile(
     r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+(__vector__|__cube__|__mix__[ \t]*\([^()\n]*\))[ \t]*$", re.M
 )
+
+
+_SIDES = re.compile(
+    r"\[\s*(?:host\s*,\s*aicore|aicore\s*,\s*host|aicore)\s*\]|(?<=__forceinline__)(\s*)\[\s*host\s*\]"
+)
+"""Where a function may run, in the device compiler's own words; one C++ compiler does both."""
 
 
 @dataclass
@@ -280,7 +286,7 @@ def rewrite_source(text: str, name: str, qualifiers: Mapping[str, str] | None = 
         launches = list(_launches(plain))
     except InvalidInputError as e:
         raise InvalidInputError(e.what, where=f"{name}, {e.where}", expected=e.expected) from None
-    edits: list[tuple[int, int, str]] = []
+    edits = [(m.start(), m.end(), " " * (m.end() - m.start())) for m in _SIDES.finditer(plain)]
     inferred = _inferred_type(plain)
     for kernel in kernels:
         if kernel.body is None:

@@ -38,7 +38,7 @@ from gaf.runtime.compiler import (
 from gaf.runtime.twin import MODES, load_runtime, runtime_path
 
 # As the device compiler defines them for dav-2201.
-DEFINES = ("__NPU_ARCH__=2201", "__CCE_AICORE__=220", "__DAV_C220__", "__CANN_TWIN__=1")
+DEFINES = ("__CCE__=1", "__NPU_ARCH__=2201", "__CCE_AICORE__=220", "__DAV_C220__", "__CANN_TWIN__=1")
 HOST_FLAGS = (*COMMON_FLAGS, "-O1", "-w")
 # Libraries of the toolkit that samples name; their functions are in the twin's headers and library.
 TOOLKIT_LIBRARIES = frozenset(

@@ -27,7 +27,9 @@ struct TBuffAddr {
 using TBufHandle = gaf_twin::Buffer*;
 
 // Shape that a program notes on a tensor; nothing but DumpTensor and a few high-level calls look at it.
-constexpr int32_t K_MAX_SHAPE_DIM = 8;
+#ifndef K_MAX_SHAPE_DIM  // a program may define it before it includes kernel_operator.h
+#define K_MAX_SHAPE_DIM 8
+#endif
 enum class DataFormat : uint8_t { ND = 0, NZ, NCHW, NC1HWC0, NHWC, NCDHW, NDC1HWC0, FRACTAL_Z_3D };
 struct ShapeInfo {
     ShapeInfo() {}
