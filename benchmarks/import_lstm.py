@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Seconds to import and fuse an LSTM that its exporter unrolled: 16 nodes a step, 10,000 in all, one chain of states.
 
-All steps share their weights, as unrolled recurrent layers do. `--inputs one`: step t reads row t of one input, and
-the kernels of all steps differ by that offset, so none is shared; `--inputs each`: every step has an input of its own,
-and the steps share their kernels.
+All steps share their weights, as unrolled recurrent layers do, and their kernels. `--inputs one`: step t reads row t
+of one input, whose address its kernel gets (`address-slices`); `--inputs each`: every step has an input of its own.
 """
 
 from __future__ import annotations

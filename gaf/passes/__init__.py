@@ -8,6 +8,7 @@ PASS_MODULES: tuple[str, ...] = (
     "gaf.passes.graph.dce",
     "gaf.passes.graph.sink_views",
     "gaf.passes.graph.narrow_integers",
+    "gaf.passes.graph.address_slices",
     "gaf.passes.graph.fold_batch_norm",
     "gaf.passes.graph.pack_matmuls",
     "gaf.passes.graph.several_passes",

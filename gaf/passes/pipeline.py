@@ -38,6 +38,7 @@ def graph_pipeline(autofuse: bool, strict: bool, disabled: Collection[str] = ())
         steps.append(f"{FOLD_BATCH_NORM},canonicalize,dce")
     if autofuse and "pack-matmuls" not in disabled:
         steps.append(packing_pipeline(fold_scales=not strict))
+    steps.append("address-slices")
     if online.RULE in disabled:
         steps.append("several-passes")
     return ",".join(steps)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The unrolled LSTM of the benchmark is an LSTM, and steps with inputs of their own share kernels."""
+"""The unrolled LSTM of the benchmark is an LSTM whose steps share kernels, whether they read one input or several."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def test_values(each: bool) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    assert import_lstm.main(["--nodes", "152", "--inputs", "each", "--json"]) == 0
+@pytest.mark.parametrize("inputs", ["one", "each"])
+def test_figures(inputs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert import_lstm.main(["--nodes", "152", "--inputs", inputs, "--json"]) == 0
     figures = json.loads(capsys.readouterr().out.splitlines()[-1])["figures"]
     assert figures["fallbacks"] == 0 and figures["s"] >= figures["fuse_s"] > 0
     assert figures["kernels"] < figures["launches"]
