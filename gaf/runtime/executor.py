@@ -21,7 +21,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from gaf.dialects.graph.contract import location_name, tensor_type
 from gaf.dialects.graph.interpreter import bind_results, body_symbols, check_inputs, last_uses, run_block, run_op
-from gaf.dialects.graph.model import Model, bind_by_conditions, bind_symbols, check_conditions
+from gaf.dialects.graph.model import Model, bind_by_conditions, bind_symbols, check_conditions, conditions
 from gaf.dialects.graph.ops.control import ControlOp
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp, YieldOp
 from gaf.errors import InternalError, InvalidInputError, UnsupportedError
@@ -63,12 +63,29 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A fused op for given sizes: its kernel, the operands that it takes, the shapes of its results, its tiling."""
+    """A fused op for given sizes: its kernel, the operands that it takes, its results, its tiling.
+
+    `constants` are the arguments that are weights, with the arrays as they lie in the model's store.
+    """
 
     kernel: Kernel
     arguments: list[int]
-    shapes: list[tuple[int, ...]]
+    results: list[tuple[tuple[int, ...], np.dtype]]
     tiling: Tiling | None
+    constants: list[tuple[int, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An op of a block as a run needs it: reading it off the IR takes longer than a small kernel."""
+
+    op: Operation
+    operands: tuple[SSAValue, ...]
+    results: tuple[SSAValue, ...]
+    dead: tuple[SSAValue, ...]
+    """Values that no later op uses."""
+    weight: np.ndarray | None = None
+    """What a weight of the model's store is."""
 
 
 class Executor:
@@ -82,7 +99,11 @@ class Executor:
         self.built_chains: dict[str, Any] = {}
         self.notes: list[str] = []
         self._lock = threading.Lock()
-        self._last_uses = last_uses(model.block)
+        self._block, self._conditions = model.block, bool(conditions(model))
+        self._names, self._types, self._outputs = model.input_names, model.input_types, model.output_names
+        self._steps: dict[Block, list[_Step]] = {}
+        self._sizes: dict[tuple, dict[str, int]] = {}
+        self._symbols: dict[FusedOp, frozenset[str]] = {}
         self._constants = {
             op.results[0]: model.weights[op.weight.data]
             for op in model.block.ops
@@ -125,15 +146,41 @@ class Executor:
         self.build()
         if self.engine not in TWIN_MODES:
             chains = ()
-        self.build_chains(chains)
+        if chains:
+            self.build_chains(chains)
         starts = {c.ops[0]: c for c in chains}
-        model = self.model
-        arrays = check_inputs(model, inputs)
-        env = dict(bind_symbols(model.input_names, model.input_types, arrays, model.source))
-        check_conditions(model, env)
-        bind_by_conditions(model, env)
-        results = self._run_block(model.block, arrays, env, observe, starts)
-        return dict(zip(model.output_names, map(contiguous, results)))
+        arrays = check_inputs(self.model, inputs, self._names)
+        results = self._run_block(self._block, arrays, dict(self.symbols(arrays)), observe, starts)
+        return dict(zip(self._outputs, map(contiguous, results)))
+
+    def symbols(self, arrays: Sequence[np.ndarray]) -> Mapping[str, int]:
+        """The values of the model's symbols for these inputs. Raises InvalidInputError for inputs it doesn't take."""
+        key = tuple((a.shape, a.dtype) for a in arrays)
+        found = self._sizes.get(key)
+        if found is None:
+            found = dict(bind_symbols(self._names, self._types, arrays, self.model.source))
+            self._meet_conditions(found)
+            if len(self._sizes) < MOST_PREPARED:
+                self._sizes[key] = found
+        return found
+
+    def _meet_conditions(self, env: dict[str, int]) -> None:
+        """Check sizes against the conditions of the model, and add those that follow from others."""
+        if self._conditions:
+            check_conditions(self.model, env)
+            bind_by_conditions(self.model, env)
+
+    def _program(self, block: Block) -> list[_Step]:
+        """The ops of a block in order."""
+        found = self._steps.get(block)
+        if found is None:
+            dead = last_uses(block) if block is self._block else {}
+            found = []
+            for op in block.ops:
+                weight = self._constants.get(op.results[0]) if isinstance(op, WeightOp) else None
+                found.append(_Step(op, tuple(op.operands), tuple(op.results), tuple(dead.get(op, ())), weight))
+            self._steps[block] = found
+        return found
 
     def _run_block(
         self,
@@ -147,14 +194,18 @@ class Executor:
         model = self.model
         values: dict[SSAValue, np.ndarray] = dict(zip(block.args, args))
         skip_to: Operation | None = None
-        for op in block.ops:
+        for step in self._program(block):
+            op = step.op
+            if step.weight is not None and skip_to is None:
+                values[step.results[0]] = step.weight
+                continue
             if skip_to is not None:
                 skip_to = None if op is skip_to else skip_to
                 continue
             if op in starts and self._launch_chain(starts[op], values, env, observe):
                 skip_to = starts[op].ops[-1]
                 continue
-            operands = [values[o] for o in op.operands]
+            operands = [values[o] for o in step.operands]
             if isinstance(op, ReturnOp | YieldOp):
                 return operands
             if isinstance(op, FusedOp):
@@ -164,18 +215,16 @@ class Executor:
 
                     def run_body(body: Block, args: Sequence[np.ndarray], op: ControlOp = op) -> list[np.ndarray]:
                         inner = body_symbols(body, args, env, op)
-                        check_conditions(model, inner)
-                        bind_by_conditions(model, inner)
+                        self._meet_conditions(inner)
                         return self._run_block(body, args, inner, observe, starts)
 
                     results = op.run(operands, run_body)
                 else:
                     results = run_op(op, operands, model.weights, env)
                 if bind_results(op, results, env):
-                    check_conditions(model, env)
-                    bind_by_conditions(model, env)
-            values.update(zip(op.results, results))
-            for value in self._last_uses.get(op, ()):
+                    self._meet_conditions(env)
+            values.update(zip(step.results, results))
+            for value in step.dead:
                 values.pop(value, None)
         raise InternalError("a block has no terminator")
 
@@ -185,9 +234,9 @@ class Executor:
         """Run one fused op on the engine."""
         if self.engine == "graph":
             return run_block(fused.block, operands, self.model.weights, env)
-        env = _local_symbols(fused, operands, env)
-        kinds = [tensor_type(r) for r in fused.results]
+        env = self._local_symbols(fused, operands, env)
         if any(a.size == 0 for a in operands):  # a reduction over nothing: no kernel iterates zero times
+            kinds = [tensor_type(r) for r in fused.results]
             shapes = [t.concrete(dict(env)) for t in kinds]
             if all(0 in shape for shape in shapes):
                 return [np.empty(shape, kind.dtype.numpy) for shape, kind in zip(shapes, kinds)]
@@ -198,14 +247,12 @@ class Executor:
             self._note(str(error).partition("\n")[0] + "; it ran on the host instead")
             return run_block(fused.block, operands, self.model.weights, env)
         kernel = prepared.kernel
-        outputs = [pool.empty(shape, kind.dtype.numpy) for shape, kind in zip(prepared.shapes, kinds)]
+        outputs = [pool.empty(shape, dtype) for shape, dtype in prepared.results]
         inputs = [contiguous(operands[i]) for i in prepared.arguments]
-        check_indices(kernel.index_reads, dict(zip(kernel.arg_names, inputs)), env)
+        if kernel.index_reads:
+            check_indices(kernel.index_reads, dict(zip(kernel.arg_names, inputs)), env)
         check_places(self._scatters(fused), operands, env)
-        constants = [
-            i for i, (number, array) in enumerate(zip(prepared.arguments, inputs))
-            if self._constants.get(fused.operands[number]) is array
-        ]  # weights as they lie in the model's store
+        constants = [i for i, array in prepared.constants if inputs[i] is array]
         found = self._run_kernel(prepared, inputs, outputs, env, constants)
         if observe is not None:
             seen = (found.violations, found.notes, found.timeline) if found is not None else ()
@@ -222,8 +269,12 @@ class Executor:
             if tiling is not None and self.engine == "host":  # for the caches and threads of this machine
                 small = kernel.host.evaluate(env, host_limits(kernel, env), host_block_rows(kernel, env))
                 tiling = replace(small, blocks=host_blocks(min(tiling.blocks, small.blocks)))
-            shapes = [tensor_type(r).concrete(dict(env)) for r in fused.results]
-            found = _Prepared(kernel, kernel_args(fused), shapes, tiling)
+            types = [tensor_type(r) for r in fused.results]
+            arguments, stored = kernel_args(fused), [self._constants.get(v) for v in fused.operands]
+            found = _Prepared(
+                kernel, arguments, [(t.concrete(dict(env)), t.dtype.numpy) for t in types], tiling,
+                [(i, array) for i, number in enumerate(arguments) if (array := stored[number]) is not None],
+            )  # fmt: skip
             if len(self._prepared) < MOST_PREPARED:
                 self._prepared[key] = found
         return found
@@ -238,7 +289,7 @@ class Executor:
                 arrays.update(zip(op.results, run_op(op, [arrays[o] for o in op.operands], self.model.weights, dict(env))))
                 continue
             operands = [arrays[o] for o in op.operands]
-            if _local_symbols(op, operands, env) is not env or any(a.size == 0 for a in operands):
+            if self._local_symbols(op, operands, env) is not env or any(a.size == 0 for a in operands):
                 return False
             for result in op.results:
                 kind = tensor_type(result)
@@ -271,6 +322,20 @@ class Executor:
                 operands, results = [arrays[o] for o in op.operands], [arrays[r] for r in op.results]
                 observe(Launch(op, self.kernels[name], operands, results, env, *seen))
         return True
+
+    def _local_symbols(
+        self, fused: FusedOp, operands: Sequence[np.ndarray], env: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        """Model symbols plus those that only appear here (data-dependent sizes), read off actual shapes."""
+        known = self._symbols.get(fused)
+        if known is None:
+            known = frozenset(s for a in fused.block.args for s in tensor_type(a).symbols())
+            self._symbols[fused] = known
+        if known <= env.keys():
+            return env
+        types = [tensor_type(a) for a in fused.block.args]
+        names = [f"operand {i}" for i in range(len(types))]
+        return {**env, **bind_symbols(names, types, list(operands), fused.label.data)}
 
     def _first_fitting(self, fused: FusedOp, env: Mapping[str, int]) -> str | None:
         try:
@@ -357,12 +422,3 @@ def kernel_args(fused: FusedOp) -> list[int]:
 def _kernel_operands(fused: FusedOp) -> list[SSAValue]:
     """The operands that the kernels of a fused op take, in order."""
     return [fused.operands[i] for i in kernel_args(fused)]
-
-
-def _local_symbols(fused: FusedOp, operands: Sequence[np.ndarray], env: Mapping[str, int]) -> Mapping[str, int]:
-    """Model symbols plus those that only appear here (data-dependent sizes), read off actual shapes."""
-    types = [tensor_type(a) for a in fused.block.args]
-    if all(s in env for t in types for s in t.symbols()):
-        return env
-    names = [f"operand {i}" for i in range(len(types))]
-    return {**env, **bind_symbols(names, types, list(operands), fused.label.data)}

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from gaf.dialects.common.index import Expr
-from gaf.dialects.graph.model import bind_symbols
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.dialects.graph.ops.torch_call import to_numpy, to_torch
 
@@ -50,9 +49,9 @@ class Runner:
         ]
         return outputs, arrays
 
-    def sizes(self, arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    def sizes(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, int]:
         """The values of the model's symbols for these inputs."""
-        return bind_symbols(self.names, self.types, [arrays[n] for n in self.names])
+        return self.executor.symbols([arrays[n] for n in self.names])
 
 
 def restrided(tensor: torch.Tensor, strides: Sequence[Expr] | None, env: Mapping[str, int]) -> torch.Tensor:

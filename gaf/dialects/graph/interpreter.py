@@ -21,9 +21,13 @@ from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedEr
 Observer = Callable[[Operation, Sequence[np.ndarray]], None]
 
 
-def check_inputs(model: Model, inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-    """The inputs in order. Raises InvalidInputError for missing or unknown names."""
-    names = model.input_names
+def check_inputs(
+    model: Model, inputs: Mapping[str, np.ndarray], names: Sequence[str] | None = None
+) -> list[np.ndarray]:
+    """The inputs in order. Raises InvalidInputError for missing or unknown names. `names`: those of the model, if the
+    caller knows them.
+    """
+    names = model.input_names if names is None else names
     for name in inputs:
         if name not in names:
             raise InvalidInputError(f"the model has no input '{name}'", where=model.source, expected=", ".join(names))
