@@ -27,6 +27,8 @@ class Rates:
     """Live data below this part of L2 counts as resident between two kernels [estimated]."""
     aiv_read_bytes_per_cycle: float = 33.0
     """L2 to UB of one vector core [derived from the doc's matmul_gelu example]."""
+    aiv_read_together_bytes_per_cycle: float = 16.7
+    """The same when all vector cores read: 30 GB/s at 1.8 GHz [catlass]; the fastest of [cases] reach 15.3."""
     aiv_write_bytes_per_cycle: float = 45.0
     """UB to L2 of one vector core [derived, as above]."""
     aic_read_bytes_per_cycle: float = 84.5
