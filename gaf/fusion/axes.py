@@ -83,7 +83,9 @@ def _collapsible(region: Region, outer: str, inner: str) -> bool:
         if (outer in node.axes) != (inner in node.axes) or (outer in node.over) != (inner in node.over):
             return False
         if node.kind == "coord" and outer in node.axes:
-            return False
+            step, inner_step = node.index[0].coefficient(outer), node.index[0].coefficient(inner)
+            if step is None or inner_step is None or step != inner_step * region.axes[inner]:
+                return False
         if any(merged_guard(g, outer, inner, region.axes) is None for g in node.guards):
             return False
         used = used or outer in node.axes or outer in node.over

@@ -11,6 +11,7 @@ from xdsl.ir import Block, BlockArgument, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.common.index import Expr
+from gaf.dialects.common.order import PLACES
 from gaf.dialects.common.random import RANDOM_BITS
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.meaning import Dim, Meaning, Stage, View
@@ -75,6 +76,8 @@ class Bounds:
             for r in stage.reads
         ]
         result = _body(stage.body, reads, {d.name: d for d in (*stage.dims, *stage.reduced)})
+        if stage.rank is not None and stage.rank.what == PLACES:
+            return size_bound(stage.reduced[0].extent)
         if stage.monoid in (None, "max", "min") or result is None:
             return result
         count = 1

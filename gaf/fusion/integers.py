@@ -152,6 +152,8 @@ def bound(builder: Builder, number: int) -> int | None:
                 found = max(found, abs(int(node.value)))
         case "coord":
             found = expr_bound(builder, node.index[0])
+        case "rank":
+            found = size_bound(builder.region.axes[node.over[0]])
         case "map" if node.dtype.is_bool:
             found = 1
         case "map" if node.function == "cast":

@@ -25,7 +25,8 @@ class Node:
 
     kind: "load" (external input at `index`; `value` outside the `guards`, if there are any), "map" (scalar
     function), "number", "extent" (dim value as float), "coord" (index as data), "reduce" (monoid over `over`),
-    "contract" (sum of products over `over`).
+    "contract" (sum of products over `over`), "rank" (what `function`, values or places, says of the elements along
+    `over` in the order `order`, along an axis of its own).
     """
 
     kind: str
@@ -38,6 +39,7 @@ class Node:
     input: int = -1
     over: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
+    order: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from xdsl.irdl import IRDLOperation
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
+from gaf.dialects.common.order import PLACES
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
-from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Opaque, Piece, Read, Stage, View
+from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Opaque, Piece, Rank, Read, Stage, View
 from gaf.dialects.graph.ops.structure import ConstantOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion import integers
@@ -259,7 +260,9 @@ class Builder:
         if result is None:
             self.kind = stage.dtype
             result = self.body(stage.body, reads, env, stage.dtype)
-            if over:
+            if stage.rank is not None:
+                result = self.rank(op, stage.rank, result, env, over)
+            elif over:
                 arg = self.node(result)
                 if not arg.axes.issuperset(over):
                     raise NotFusible(f"{op.name}: reduces an axis that its operand lacks")
@@ -268,6 +271,23 @@ class Builder:
         if self.strict and stage.dtype in (dt.F16, dt.BF16):
             result = self.map("cast", [result], stage.dtype)
         return result
+
+    def rank(self, op: GraphOp, rank: Rank, number: int, env: Mapping[str, Expr], over: Sequence[str]) -> int:
+        """The elements along an axis in order, in float32."""
+        arg, place = self.node(number), env[rank.dim].as_name()
+        if len(over) != 1 or over[0] not in arg.axes or place is None or place in arg.axes:
+            raise NotFusible(f"{op.name}: the ordered elements are read at other places than one axis of the result")
+        if arg.dtype.is_int:
+            most = integers.bound(self, number)
+            if most is None or most >= integers.EXACT_FLOAT:
+                raise NotFusible(f"{op.name}: the order of {arg.dtype} numbers is not exact in float32; it stays on the host")
+        source = self.map("cast", [number], dt.F32) if arg.dtype != dt.F32 else number
+        axes = arg.axes - set(over) | {place}
+        kind = dt.I32 if rank.what == PLACES else dt.F32
+        result = self.add(Node("rank", kind, axes, (source,), rank.what, over=tuple(over), order=rank.order))
+        if rank.what == PLACES or not arg.dtype.is_int:
+            return result
+        return self.map("cast", [result], arg.dtype if arg.dtype in SMALL else dt.I32)
 
     def reduction(self, number: int, monoid: str, over: Sequence[str]) -> int:
         """A fold over axes, in float32; integers and predicates where that is exact."""

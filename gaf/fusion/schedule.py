@@ -62,6 +62,9 @@ class Schedule:
 
     `looped`: the columns of the first level, which the second one sums, are walked in stacks with carried states.
 
+    `ranked`: the kernel orders the elements along the lanes, which are `reduced` and streamed; this is the axis of
+    those that it keeps.
+
     With `stages` the kernel runs these one after the other; the other fields are those of the stage with the matmul.
     """
 
@@ -75,6 +78,7 @@ class Schedule:
     stages: tuple[Stage, ...] = ()
     split: Split | None = None
     looped: bool = False
+    ranked: str | None = None
 
     @property
     def nest(self) -> tuple[str, ...]:
@@ -105,6 +109,8 @@ class Schedule:
         """The fusion type, for reports."""
         if self.stages:
             return _joined_kind([stage.schedule.kind for stage in self.stages])
+        if self.ranked is not None:
+            return "sort+elementwise"
         if not self.is_cube:
             return "reduction+elementwise" if self.reduced else "elementwise"
         parts = ["elementwise"] if self.levels[0][0].computed else []
@@ -207,6 +213,11 @@ def choose_schedules(region: Region) -> list[Schedule]:
     for node in region.nodes:
         if node.kind == "load" and node.dtype not in (dt.F32, dt.F16, dt.BF16, dt.BOOL, dt.I32, dt.I64, dt.I16, dt.U8, dt.I8):
             raise NotFusible(f"{node.dtype} has no vector form yet")
+    ordered = [n for n in region.nodes if n.kind == "rank"]
+    if ordered and (contracts or region.reductions()):
+        raise NotFusible("a sort beside reductions or matmuls")
+    if ordered:
+        return [_ranked(region, ordered)]
     if not contracts:
         return _vector(region)
     schedules = _cube(region, contracts)
@@ -271,7 +282,7 @@ def _pick_rows(
 def _check_loops(region: Region, loops: Sequence[str]) -> None:
     """No reduction is recomputed, and no output rewritten, for every step of a loop it doesn't depend on."""
     for node in region.nodes:
-        if node.kind in ("reduce", "contract") and not set(loops) <= node.axes | set(node.over):
+        if node.kind in ("reduce", "contract", "rank") and not set(loops) <= node.axes | set(node.over):
             raise NotFusible("a reduction would be recomputed for every step of an axis it doesn't have")
     for number, out in enumerate(region.outputs):
         names = {n for e in out.index for n in e.names()}
@@ -340,6 +351,34 @@ def _vector(region: Region) -> list[Schedule]:
     if split is not None and not (whole and _fits(region, reduced)):
         return [replace(streamed, split=split)]
     return [replace(streamed, streamed=False), streamed] if whole else [streamed]
+
+
+MOST_RANKED = 4095
+"""Elements of a row that a kernel keeps in order: the longest list that one MrgSort takes."""
+
+
+def _ranked(region: Region, ordered: Sequence[Node]) -> Schedule:
+    """Rows are walked in chunks, each of which is sorted and merged with the first elements so far."""
+    sources = {a for n in ordered for a in n.over}
+    places = {a for n in ordered for a in n.axes - region.nodes[n.args[0]].axes}
+    if len(sources) > 1 or len(places) > 1:
+        raise NotFusible("sorts along different axes")
+    (source,), (place,) = sources, places
+    kept = region.axes[place].as_int()
+    if kept is None or kept > MOST_RANKED:
+        raise NotFusible(f"{region.axes[place]} elements of a row in order (at most {MOST_RANKED})")
+    if any(source in e.names() for o in region.outputs for e in o.index):
+        raise NotFusible("an output has the elements that the kernel sorts, not in order")
+    accesses = _vector_accesses(region, ())
+    for access in accesses:
+        if any(axis in access.indirect or access.step(axis) not in (0, 1) for axis in (source, place)):
+            raise NotFusible(f"the rows to sort are strided in {access.what}")
+    others = [a for a in region.axes if a not in (source, place)]
+    rows = _pick_rows(region, [a for a in others if all(x.step(a) is not None for x in accesses)], {source, place}, accesses)
+    grid = tuple(a for a in others if a != rows)
+    _check_guards(region, (rows, source, place))
+    _check_loops(region, [*grid, *([rows] if rows is not None else [])])
+    return Schedule(source, rows, grid, source, streamed=True, ranked=place)
 
 
 def _may_be_lanes(region: Region, accesses: Sequence[_Access], axis: str) -> bool:

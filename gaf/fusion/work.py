@@ -65,6 +65,7 @@ _CALLS: dict[str, tuple[str, ...]] = {
     "xor": ("Sub", "Abs"),
 }
 _COMPARE = ("Compare", "Duplicate", "Select")
+_RANK = (("Adds", 16), ("Sort32", 1), ("MrgSort", 4))  # calls of an ordered row, and how often each element takes part
 _UNKNOWN = ("Erf",)  # a composite of unknown cost is priced like a costly known one
 
 
@@ -167,6 +168,10 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         elif node.kind == "reduce":
             source = region.nodes[node.args[0]]
             cycles, starts = _add(cycles, starts, "WholeReduceSum", count(source.axes | set(node.over)))
+        elif node.kind == "rank":
+            source = count(region.nodes[node.args[0]].axes)
+            for call, times in _RANK:
+                cycles, starts = _add(cycles, starts, call, times * source)
         elif node.kind == "contract":
             left, right = (region.nodes[a] for a in node.args[:2])
             rows, columns = left.axes - right.axes - steps, right.axes - left.axes - steps
@@ -196,7 +201,7 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         passes=_passes(region) if schedule.streamed else 1,
         bare=bare and not lanes % FRACTAL,
         kind=schedule.kind,
-        results=0 if schedule.is_cube or not schedule.nest else count(a for a in extent if a not in {*schedule.nest, schedule.lanes}),
+        results=0 if schedule.is_cube or not schedule.nest else count(a for a in extent if a not in {*schedule.nest, schedule.lanes, schedule.ranked}),
         parts=schedule.split.parts if schedule.split is not None else 1,
     )
 

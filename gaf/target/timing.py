@@ -54,6 +54,7 @@ _ERF, _TANH, _SIGMOID = (
 )
 _LOGIC, _ROUND = _c(0.0107, 17.14, 2 * 0.0107, 17.14), _c(4 * H, 4 * 20.12, 4 * F, 4 * 20.44)
 _WHOLE, _WHOLE_SUM = _c(0.0547, 21.0, 0.1094, 20.01), _c(0.0547, 35.0, 0.1094, 32.0)
+_SORT = _c(0.5, 20.0, 0.5, 20.0)  # [doc] two elements a cycle
 _REDUCE = _c(0.0547 * 1.02, 90.0, 0.1094 * 1.02, 90.0)
 
 VECTOR_COSTS: dict[str, VectorCost] = {
@@ -90,7 +91,7 @@ VECTOR_COSTS: dict[str, VectorCost] = {
     "Log2": _c(1 / 32 + H, 51.0, 1 / 32 + F, 51.0), "Log10": _c(1 / 32 + H, 51.0, 1 / 32 + F, 51.0),
     "Floor": _ROUND, "Ceil": _ROUND, "Round": _ROUND, "Trunc": _ROUND, "Frac": _ROUND,
     "ReduceSum": _REDUCE, "ReduceMax": _REDUCE, "ReduceMin": _REDUCE,
-    "Gatherb": _c(8 * H, 17.0, 8 * F, 15.0), "Sort32": _c(2 * F, 20.0, 2 * F, 20.0),
+    "Gatherb": _c(8 * H, 17.0, 8 * F, 15.0), "Sort32": _SORT, "MrgSort": _SORT,
     "CastDequant": _c(F, 20.44, F, 20.44),
     "SetCmpMask": _UNARY, "GetCmpMask": _UNARY,
 }  # fmt: skip

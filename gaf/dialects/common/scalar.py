@@ -254,6 +254,12 @@ def evaluate(
             return (coords or {})[dim]
         case Call(function, operands, dtype):
             values = [evaluate(o, args, coords, env) for o in operands]
+            kinds = [np.asarray(v).dtype for o, v in zip(operands, values) if not isinstance(o, Const | Extent)]
+            met = next((k for k in kinds if k.kind == "f"), None)
+            if met is not None and _literal_dtype(args).kind in "iu":  # integer operands, computed on as floats
+                values = [
+                    np.asarray(o.value).astype(met) if isinstance(o, Const) else v for o, v in zip(operands, values)
+                ]
             if function == "cast":
                 assert dtype is not None
                 return convert(values[0], dtype)

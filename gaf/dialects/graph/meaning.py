@@ -53,8 +53,19 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """What a stage keeps of the elements along its one reduced dim: the `what` (values or places) of the element that
+    is number `dim` in the order (largest or smallest first, equal ones by place, NaN as the largest number).
+    """
+
+    dim: str
+    order: str
+    what: str
+
+
+@dataclass(frozen=True)
 class Stage:
-    """One iteration space: `result[dims] = monoid over reduced of body(reads)`.
+    """One iteration space: `result[dims] = monoid over reduced of body(reads)`, or what `rank` says of the latter.
 
     `dtype` is what the result is rounded to. Bodies on 16-bit floats are computed, and folded, in float32;
     values of earlier stages that stay inside an op have that type already.
@@ -66,6 +77,7 @@ class Stage:
     dtype: dt.DType
     reduced: tuple[Dim, ...] = ()
     monoid: str | None = None
+    rank: Rank | None = None
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from gaf.dialects.tile.attributes import (
 )
 from gaf.dialects.tile.compute import CallOp, FillOp, IndexOp, MapOp, ViewOp
 from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
+from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType, TileType
@@ -36,6 +37,8 @@ Tile = Dialect(
         IndexOp,
         MapOp,
         ViewOp,
+        RankOp,
+        RankedOp,
         ReduceOp,
         MergeOp,
         ScanOp,

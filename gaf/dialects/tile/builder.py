@@ -18,6 +18,7 @@ from gaf.dialects.tile.attributes import Axis, Guard
 from gaf.dialects.tile.compute import CallOp, FillOp, IndexOp, MapOp, ViewOp
 from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
+from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType, TileType
 from gaf.errors import InternalError
@@ -249,6 +250,14 @@ class KernelBuilder:
         """Inclusive prefix fold along `over` starting from `carry`; returns (prefix, new carry)."""
         prefix, last = self._add(ScanOp(monoid, value, carry, over)).results
         return prefix, last
+
+    def rank(self, order: str, value: SSAValue, state: SSAValue, over: str) -> SSAValue:
+        """The state with the current window of `value` joined to it."""
+        return self._add(RankOp(order, value, state, over)).results[0]
+
+    def ranked(self, what: str, order: str, state: SSAValue, axes: Sequence[str]) -> SSAValue:
+        """The values or places of a state of ordered pairs."""
+        return self._add(RankedOp(what, order, state, tuple(axes))).results[0]
 
     def contract(
         self,

@@ -15,11 +15,13 @@ from xdsl.ir import Block, Operation, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import monoid as monoids
 from gaf.dialects.common.index import Expr, Func, format_expr
+from gaf.dialects.common.order import PLACES, stable_order
 from gaf.dialects.common.scalar import FUNCTIONS, convert
 from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.compute import CallOp, FillOp, IndexOp, MapOp, ViewOp, tile_type
 from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
+from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.errors import InvalidInputError
@@ -531,6 +533,11 @@ class _Machine:
                 return [np.asarray(monoid.merge(self._get(a), self._get(b))) for a, b in pairs]
             case ScanOp():
                 return self._scan(op)
+            case RankOp():
+                return [self._rank(op)]
+            case RankedOp():
+                pairs = self._get(op.state)
+                return [pairs[..., int(op.what == PLACES) :: 2].astype(self._numpy(tile_type(op.res).dtype))]
             case ContractOp():
                 return [self._contract(op)]
             case CallOp():
@@ -584,6 +591,20 @@ class _Machine:
             carry = np.asarray(monoid.merge(carry, value[at])).astype(value.dtype)
             prefix[at] = carry
         return [prefix, carry]
+
+    def _rank(self, op: RankOp) -> np.ndarray:
+        """The first pairs of the state and the window together; a state that nothing was joined to is empty."""
+        value, pairs = self._get(op.value), self._get(op.state).copy()
+        first, most = self.values[op.value].origin[op.over], pairs.shape[-1] // 2
+        seen = min(first, most)
+        places = np.broadcast_to(np.arange(first, first + value.shape[-1]), value.shape).astype(value.dtype)
+        values = np.concatenate([pairs[..., : 2 * seen : 2], value], -1)
+        places = np.concatenate([pairs[..., 1 : 2 * seen : 2], places], -1)
+        order = stable_order(values, -1, op.order)[..., :most]
+        count = order.shape[-1]
+        pairs[..., : 2 * count : 2] = np.take_along_axis(values, order, -1)
+        pairs[..., 1 : 2 * count : 2] = np.take_along_axis(places, order, -1)
+        return pairs
 
     def _contract(self, op: ContractOp) -> np.ndarray:
         a, b, result = tile_type(op.a), tile_type(op.b), tile_type(op.res)

@@ -14,6 +14,7 @@ from gaf.dialects.tile.attributes import IDENTIFIER, format_names, invalid
 from gaf.dialects.tile.compute import IndexOp, ViewOp
 from gaf.dialects.tile.folds import MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, StoreOp
+from gaf.dialects.tile.rank import RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, YieldOp
 from gaf.dialects.tile.types import GmType, TileType
 
@@ -264,6 +265,10 @@ class _Verifier:
                 self.partial[op.last] = self._of(op.value) | (
                     frozenset({op.over}) & frozenset(scope.open_axes)
                 )
+                return
+            case RankOp():
+                self._sub_axis(op, (op.over,), scope)
+                self.partial[op.res] = self._of(op.value) | (frozenset({op.over}) & frozenset(scope.open_axes))
                 return
             case YieldOp():
                 return

@@ -25,6 +25,7 @@ from gaf.passes.tile.blocks import even_columns, grid_columns, looped_rows
 from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.lower_folds import FoldEmitter
 from gaf.passes.tile.lower_looped import LoopedEmitter
+from gaf.passes.tile.lower_ranks import RankEmitter
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 STRIDE = 25  # levels of a region that one recursion of the emission goes down at most
@@ -42,7 +43,7 @@ def argument_names(
     region: Region, output_names: Sequence[str | None] = (), symbols: Collection[str] = ()
 ) -> tuple[list[str], list[str]]:
     """Short, C-legal, distinct names for the inputs and outputs of a kernel."""
-    taken = {"m", "n", "k", "p", "q", UNIT, *(f"g{i}" for i in range(8)), *symbols}
+    taken = {"m", "n", "k", "p", "q", "r", UNIT, *(f"g{i}" for i in range(8)), *symbols}
 
     def unique(stem: str | None, fallback: str) -> str:
         base = short_name(stem or "", fallback)
@@ -139,15 +140,17 @@ class RegionEmitter:
         self.inputs, self.outputs = inputs, outputs
         self.taken, self.suffix = taken, suffix
         # the names of axes and tiling parameters, none of which may be a symbol of the model
-        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "tk", "bm", UNIT, "p", "q")}
+        self.names = {n: self._fresh(n) for n in ("m", "n", "k", "tm", "tn", "tk", "bm", UNIT, "p", "q", "r")}
         self.m, self.n, self.unit = self.names["m"], self.names["n"], self.names[UNIT]
-        self.part, self.slot = self.names["p"], self.names["q"]
+        self.part, self.slot, self.pairs = self.names["p"], self.names["q"], self.names["r"]
         self.rename = self._axis_names()
         self.axes = {self.rename[a]: region.axes[a] for a in self.axis_order()}
         if schedule.split is not None:
             parts = const(schedule.split.parts)
             self.axes = {self.part: parts, self.slot: parts, **self.axes}
-        if set(self.axis_order()) == set(schedule.nest):
+        if schedule.ranked is not None:
+            self.axes[self.pairs] = 2 * region.axes[schedule.ranked]
+        if set(self.axis_order()) <= {*schedule.nest, schedule.ranked}:
             self.axes[self.unit] = const(1)
         self.params = self._params(self.axes)
         self.depths: list[int] = []  # nodes on the longest path up to each node
@@ -173,6 +176,7 @@ class RegionEmitter:
         s = self.schedule
         order = [*s.walked, *([s.rows] if s.rows else []), s.lanes]
         inner = [x for level in reversed(s.levels) for m in level for x in (m.columns, *m.summed)]
+        inner += [s.ranked] if s.ranked is not None else []
         return list(dict.fromkeys(order + inner))
 
     def whole_grid(self, steps: Sequence[tuple[str, Expr]]) -> list[tuple[str, Expr]]:
@@ -202,7 +206,7 @@ class RegionEmitter:
         whole = () if s.streamed else s.nest  # axes that a tile holds completely
         if self.m in axes and s.rows not in whole:
             params[self.names["tm"]] = axes[self.m]
-        if (not s.is_cube or s.streamed) and s.lanes not in whole:
+        if (not s.is_cube or s.streamed) and s.lanes not in whole and s.ranked is None:
             params[self.names["tn"]] = axes[self.n]
         return params
 
@@ -489,6 +493,9 @@ class RegionEmitter:
 
     def finish(self, grid_axes: Sequence[str]) -> None:
         """Compute and store all outputs inside the open loops."""
+        if self.schedule.ranked is not None:
+            RankEmitter(self).run(grid_axes)
+            return
         if self.schedule.streamed:
             FoldEmitter(self).stream(grid_axes)
             return

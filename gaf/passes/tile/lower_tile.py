@@ -24,6 +24,7 @@ from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
 from gaf.dialects.tile.folds import MergeOp, ReduceOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
+from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.passes.registry import option, register_pass
@@ -50,6 +51,7 @@ from gaf.passes.tile.program import vector_ops
 from gaf.passes.tile.recipes.base import Arg, Kind
 from gaf.passes.tile.recipes.coordinates import Coordinates
 from gaf.passes.tile.recipes.lanes import Picks, TakeLanes
+from gaf.passes.tile.recipes.ranks import Rank
 from gaf.target import Chip, chip
 
 BLOCK, BLOCKS, SUB = sym("block"), sym("blocks"), sym("sub")
@@ -314,7 +316,7 @@ class Lowering:
                     e.numbers[op.res] = e.evaluate(op.value)
                 case MapOp() if isinstance(self.plan.number(op.res), Expr):
                     e.numbers[op.res] = e.numbers[self.plan.program.root(op.args[0])]
-                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp():
+                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp() | RankOp() | RankedOp():
                     e.node(op)
                     self._compute(op, e)
             self._free(at, e)
@@ -356,6 +358,9 @@ class Lowering:
         assert recipe is not None
         if isinstance(op, IndexOp):
             recipe = self._coordinates(op, leaf.form.axes, e)
+        if isinstance(op, RankOp):
+            assert isinstance(recipe, Rank)
+            recipe = replace(recipe, first=e.windows[op.over][0])
         if isinstance(op, FillOp):
             args = [Arg(Kind.NUMBER, number=op.value)]
         else:

@@ -19,6 +19,7 @@ from gaf.dialects.common.index import const
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
 from gaf.dialects.tile.folds import MergeOp, ReduceOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
+from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
 from gaf.dialects.tile.types import GmType
 from gaf.errors import UnsupportedError
@@ -42,6 +43,7 @@ from gaf.passes.tile.recipes.casts import COPY, Cast, cast_recipe, load_cast, st
 from gaf.passes.tile.recipes.coordinates import Coordinates, Fill, OnNumber
 from gaf.passes.tile.recipes.integers import ANY_WIDTH
 from gaf.passes.tile.recipes.lanes import TakeLanes, Transpose
+from gaf.passes.tile.recipes.ranks import Rank, Ranked
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.target import DEFAULT, Chip
 
@@ -154,7 +156,7 @@ class Plan(Memory):
                     self._load(op)
                 case StoreOp():
                     self._store(op)
-                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp():
+                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp() | RankOp() | RankedOp():
                     self._compute(op)
             self._release(at)
 
@@ -368,6 +370,10 @@ class Plan(Memory):
                 recipe, kinds = Coordinates(const(0), const(0), const(0)), ()
             case ReduceOp():
                 recipe, kinds, at_form = self._reduce(op)
+            case RankOp():
+                recipe, kinds, at_form = self._rank(op)
+            case RankedOp():
+                recipe, kinds = Ranked(op.what, op.order), (Kind.FULL,)
             case _:
                 recipe, kinds = self._map(op, form)
         scratch = self._scratch(recipe.scratch(kinds, at_form))
@@ -474,6 +480,15 @@ class Plan(Memory):
             got=kind,
             hint="add a tile.map cast to f32 before, and one back after",
         )
+
+    def _rank(self, op: RankOp) -> tuple[Recipe, tuple[Kind, ...], Form]:
+        if op.res not in self.program.in_place:
+            raise refuse(op, "a state of ordered rows that isn't the loop's own", hint="yield the result of tile.rank")
+        kept = self.kernel.extents[tile_type(op.state).axes[-1]] // 2
+        form = self.program.windows(op).form(op, tile_type(op.value))
+        if form.axes[-1:] != (op.over,):
+            raise refuse(op, "a row of one element is in order", got=str(tile_type(op.value)))
+        return Rank(op.order, kept), (Kind.FULL, Kind.FULL), form
 
     def _reduce(self, op: ReduceOp) -> tuple[Recipe, tuple[Kind, ...], Form]:
         windows = self.program.windows(op)

@@ -19,6 +19,7 @@ from gaf.dialects.ascendc import (
     counts,
     cube,
     random,
+    ranks,
     rows,
     sync,
     vector,
@@ -517,6 +518,7 @@ def test_every_call_is_tested() -> None:
         cube.MmadWindowsOp,
         cube.SetHf32Op,  # tests/runtime/test_hf32.py
         random.Random24Op,  # tests/runtime/test_random.py
+        *ranks.OPS,  # tests/runtime/test_ordered_rows.py
     }
     assert set(API_OPS) - tested == set(sync.OPS), "calls of the unit sync are tested in test_interpreter.py"
 

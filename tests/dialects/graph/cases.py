@@ -37,6 +37,7 @@ class Case:
     why_not: str = ""
     opsets: tuple[int, ...] = (17, 18, 21)
     oracle: str = "onnx"
+    draws: bool = False  # numbers of the runtime's own: only types are compared with it
 
     @property
     def op_class(self) -> type[GraphOp]:
@@ -308,6 +309,10 @@ def reduce() -> Iterator[Case]:
     for largest in (True, False):
         x = normal(3, 5) if largest else ints(0, 90, 3, 5)
         yield Case("topk", (x,), {"k": dims(3), "axis": 1, "largest": largest})
+        yield Case("topk", (x,), {"k": dims(1), "axis": 0, "largest": largest})
+        special = arr([[NAN, INF, 1, -INF, 1], [NAN, NAN, NAN, NAN, NAN], [0, NAN, -0.0, INF, INF]])
+        for k in (1, 5):
+            yield Case("topk", (special,), {"k": dims(k), "axis": 1, "largest": largest}, None, "NaN is the largest number")
 
 
 def matmul() -> Iterator[Case]:
@@ -495,6 +500,13 @@ def create() -> Iterator[Case]:
     yield Case("positions", (), {"first": dims(3), "shape": dims(1, 5)})
     yield Case("positions", (), {"first": dims(-2), "shape": dims(4, 1, 1)})
     yield Case("positions", (), {"first": dims(7), "shape": dims(1)})
+    salt = arr(12345, I32)
+    drawn = "numbers of the runtime's own"
+    yield Case("run_salt", (), {"framework": "gaf"}, None, drawn, draws=True)
+    for dtype in (dt.F32, dt.F16, dt.BF16):
+        about = {"shape": dims(3, 5), "key": 7, "dtype": dtype}
+        yield Case("random_uniform", (salt,), {**about, "low": -1.0, "high": 3.0}, None, drawn, draws=True)
+        yield Case("random_normal", (salt,), {**about, "mean": 0.5, "scale": 2.0}, None, drawn, draws=True)
     for k in (0, 1, -1):
         yield Case("eye", (), {"shape": dims(3, 4), "k": k, "dtype": dt.F32})
         for upper in (True, False):

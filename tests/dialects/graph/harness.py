@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import monoid, scalar
 from gaf.dialects.common.index import Expr, expr, sym
+from gaf.dialects.common.order import PLACES, stable_order
 from gaf.dialects.common.scalar import Call, Const, Extent, Scalar
 from gaf.dialects.graph import registry
 from gaf.dialects.graph.contract import GraphOp
@@ -132,7 +133,13 @@ def run_stage(
         args.append(loaded.astype(np.float32) if kind in (dt.F16, dt.BF16) else loaded)
     result = np.asarray(scalar.evaluate(concrete_body(stage.body, env, wide), args, coords))
     result = np.broadcast_to(result, shape)
-    if stage.monoid is not None:
+    if stage.rank is not None:  # the ordered axis is the last one, and goes to its dim
+        axis = [d.name for d in stage.dims].index(stage.rank.dim)
+        rows = np.take(np.moveaxis(result, axis, 0), 0, 0)  # the same for each kept element
+        order = stable_order(rows, -1, stage.rank.order)[..., : shape[axis]]
+        kept = order if stage.rank.what == PLACES else np.take_along_axis(rows, order, -1)
+        result = np.moveaxis(kept, -1, axis)
+    elif stage.monoid is not None:
         axes = tuple(range(len(stage.dims), len(dims)))
         result = np.asarray(monoid.by_name(stage.monoid).fold(result, axes))
     if wide and stage.dtype.is_float:

@@ -96,7 +96,7 @@ def test_views_and_meanings_are_well_formed(case: Case) -> None:
             assert [d.name for d in stage.dims] == [f"d{i}" for i in range(type_.rank)]
             assert stage.dtype == type_.dtype
         for number, stage in enumerate(meaning.stages):
-            assert bool(stage.reduced) == (stage.monoid is not None)
+            assert bool(stage.reduced) == (stage.monoid is not None or stage.rank is not None)
             names = {d.name for d in (*stage.dims, *stage.reduced)}
             for read in stage.reads:
                 assert (read.operand is None) != (read.stage is None)
@@ -158,7 +158,9 @@ def test_onnx_round_trip(case: Case) -> None:
                 assert got.dtype == expected.dtype
                 close(got, expected, case.tolerance)
         for got, expected in zip(run_onnx(model, names), want, strict=True):
-            assert got.dtype == expected.dtype
+            assert got.dtype == expected.dtype and got.shape == expected.shape
+            if case.draws:
+                continue
             close(got, expected, case.tolerance or 8 * dt.of_numpy(expected.dtype).eps)
 
 

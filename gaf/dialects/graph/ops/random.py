@@ -114,6 +114,9 @@ class RandomOp(GraphOp):
         """The values from the integers of both streams, in float64."""
         raise NotImplementedError(self.name)
 
+    def reference(self, *args: np.ndarray, wide: bool = False) -> Sequence[np.ndarray]:
+        return self.reference_with_symbols(*args, env={}, wide=wide)
+
     def reference_with_symbols(
         self, *args: np.ndarray, env: Mapping[str, int], wide: bool = False
     ) -> Sequence[np.ndarray]:
@@ -130,11 +133,15 @@ class RandomOp(GraphOp):
     def exported(self, ctx: ExportContext, op_type: str, **attributes: float) -> list[str]:
         """An ONNX node of the same distribution; its numbers are the runtime's own."""
         attrs = self.attrs()
+        narrow = attrs["dtype"] == dt.BF16  # which ONNX casts to, but doesn't draw
+        outputs, kind = (1, dt.F32) if narrow else (None, attrs["dtype"])
         known = [d.as_int() for d in attrs["shape"]]
         if None not in known:
-            return ctx.node(op_type, [], shape=known, dtype=attrs["dtype"].onnx, **attributes)
-        like = ctx.node("ConstantOfShape", [ctx.dims(attrs["shape"])], 1)[0]
-        return ctx.node(f"{op_type}Like", [like], dtype=attrs["dtype"].onnx, **attributes)
+            made = ctx.node(op_type, [], outputs, shape=known, dtype=kind.onnx, **attributes)
+        else:
+            like = ctx.node("ConstantOfShape", [ctx.dims(attrs["shape"])], 1)[0]
+            made = ctx.node(f"{op_type}Like", [like], outputs, dtype=kind.onnx, **attributes)
+        return ctx.node("Cast", made, to=dt.BF16.onnx) if narrow else made
 
 
 @graph_op

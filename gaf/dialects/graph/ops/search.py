@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, expr, sym
+from gaf.dialects.common.order import LARGEST, PLACES, SMALLEST, VALUES, stable_order
 from gaf.dialects.common.scalar import Arg, Coord, Scalar, call, cast
 from gaf.dialects.graph.contract import (
     AtenContext,
@@ -29,6 +32,7 @@ from gaf.dialects.graph.meaning import (
     Dim,
     Meaning,
     Opaque,
+    Rank,
     Read,
     Stage,
     identity_read,
@@ -48,7 +52,7 @@ from gaf.dialects.graph.ops.common import (
     scalar_constant,
 )
 from gaf.dialects.graph.ops.reduce import reduced_shape
-from gaf.dialects.graph.ops.shape import reshaped
+from gaf.dialects.graph.ops.shape import TransposeOp, reshaped
 from gaf.dialects.graph.types import TensorType
 from gaf.errors import InvalidInputError, UnsupportedError
 
@@ -294,7 +298,9 @@ class TopKOp(GraphOp):
     indices = result_def(TensorType)
     traits = traits_def(Pure())
     ONNX = ("TopK",)
-    ATEN = ("aten.topk.default",)
+    ATEN = (
+        *("aten.topk.default", "aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable"),
+    )
     GAF = ("topk",)
     GAF_DEFAULTS = {"axis": -1, "largest": True}
 
@@ -320,28 +326,82 @@ class TopKOp(GraphOp):
     ) -> Sequence[np.ndarray]:
         attrs, x = self.attrs(), args[0]
         axis, k = norm_axis(attrs["axis"], x.ndim, self.name), attrs["k"][0].evaluate(env)
-        if attrs["largest"]:  # stable and descending: ascending on the reversed array, reversed
-            order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis=axis, kind="stable"), axis)
-        else:
-            order = np.argsort(x, axis=axis, kind="stable")
+        if k > x.shape[axis]:
+            raise InvalidInputError(f"{self.name}: k is out of range", expected=f"0..{x.shape[axis]}", got=k)
+        order = stable_order(x, axis, self.order)
         order = np.take(order, np.arange(k), axis)
         values = np.take_along_axis(x, order, axis)
         return [finish(values, self.result_tensor_types()[0].dtype, wide), order.astype(np.int64)]
 
-    def meaning(self) -> Opaque:
-        return Opaque("top-k is a sort, which has no iteration space")
+    @property
+    def order(self) -> str:
+        """Which elements come first."""
+        return LARGEST if self.attrs()["largest"] else SMALLEST
+
+    def meaning(self) -> Meaning | Opaque:
+        """Both results as elements of the ordered axis; a single one as an extreme and its place."""
+        (x,), (values, _), attrs = self.operand_tensor_types(), self.result_tensor_types(), self.attrs()
+        axis = norm_axis(attrs["axis"], x.rank, self.name)
+        size = x.shape[axis].as_int()
+        if size is not None and size > EXACT_POSITIONS:
+            return Opaque(f"positions along an axis of {size} aren't exact in float32 (at most {EXACT_POSITIONS})")
+        if attrs["k"][0] == 1:
+            return self.extreme(x, axis)
+        dims, index = result_dims(values.shape), tuple(sym("r" if i == axis else f"d{i}") for i in range(x.rank))
+        reads, over = (Read(index, operand=0),), (Dim("r", x.shape[axis]),)
+
+        def stage(what: str, dtype: dt.DType) -> Stage:
+            return Stage(dims, reads, Arg(0), dtype, over, rank=Rank(f"d{axis}", self.order, what))
+
+        return Meaning((stage(VALUES, x.dtype), stage(PLACES, dt.I64)), results=(0, 1))
+
+    def extreme(self, x: TensorType, axis: int) -> Meaning:
+        """The first element in order. NaN is the largest number: only a row of nothing else has it as its smallest."""
+        inner, largest = accumulator(x.dtype), self.order == LARGEST
+        whole, peak_of = identity_read(x.rank, operand=0), kept_read(x.rank, [axis], stage=0)
+        is_nan = call("ne", Arg(0), Arg(0))
+        smallest = call("select", is_nan, math.inf, Arg(0)) if x.dtype.is_float else Arg(0)
+        peak = row_stage(x.shape, [axis], [whole], Arg(0) if largest else smallest, "max" if largest else "min", inner)
+        hit: Scalar = call("eq", Arg(0), Arg(1))
+        if x.dtype.is_float and largest:
+            hit = call("or", hit, is_nan)
+        elif x.dtype.is_float:
+            hit = call("eq", smallest, Arg(1))
+        at = call("select", hit, cast(Coord(f"r{axis}"), dt.F32), float(EXACT_POSITIONS))
+        place = row_stage(x.shape, [axis], [whole, peak_of], at, "min", dt.F32)
+        if x.dtype.is_float and not largest:  # infinity before NaN
+            plain = call("and", hit, call("eq", Arg(0), Arg(0)))
+            first = call("select", plain, cast(Coord(f"r{axis}"), dt.F32), float(EXACT_POSITIONS))
+            place = row_stage(x.shape, [axis], [whole, peak_of], first, "min", dt.F32)
+        (result, _) = self.result_tensor_types()
+        dims = result_dims(result.shape)
+        kept = tuple(sym(d.name) for i, d in enumerate(dims) if i != axis)
+        if not (x.dtype.is_float and not largest):
+            value = Stage(dims, (Read(kept, stage=0),), Arg(0), x.dtype)
+            where = Stage(dims, (Read(kept, stage=1),), cast(Arg(0), dt.I64), dt.I64)
+            return Meaning((peak, place, value, where), results=(2, 3))
+        none = call("ge", Arg(1), float(EXACT_POSITIONS))  # nothing but NaN
+        value = Stage(dims, (Read(kept, stage=0), Read(kept, stage=1)), call("select", none, math.nan, Arg(0)), x.dtype)
+        found = cast(call("select", call("ge", Arg(0), float(EXACT_POSITIONS)), 0.0, Arg(0)), dt.I64)
+        where = Stage(dims, (Read(kept, stage=1),), found, dt.I64)
+        return Meaning((peak, place, value, where), results=(2, 3))
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
         k = (expr(int(ctx.attr("k"))),) if ctx.attr("k") is not None else dim_list(ctx, 1, "k")
         axis = norm_axis(int(ctx.attr("axis", -1)), tensor_type(ctx.operands[0]).rank, "TopK")
-        return ctx.emit(cls, ctx.operands[:1], k=k, axis=axis, largest=bool(ctx.attr("largest", 1)))
+        return ordered(ctx, ctx.operands[0], k, axis, bool(ctx.attr("largest", 1)))
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
         x = ctx.operands[0]
+        if not tensor_type(x).rank:
+            raise ctx.unsupported("a sort of a scalar", expected="a tensor of rank 1 or more")
         axis = norm_axis(int(ctx.attr("dim", -1)), tensor_type(x).rank, ctx.op_type)
-        return ctx.emit(cls, [x], k=ctx.dim_args("k"), axis=axis, largest=bool(ctx.attr("largest", True)))
+        if ctx.op_type == "aten.topk.default":
+            return ordered(ctx, x, ctx.dim_args("k"), axis, bool(ctx.attr("largest", True)))
+        made = ordered(ctx, x, (tensor_type(x).shape[axis],), axis, bool(ctx.attr("descending", False)))
+        return made[1] if ctx.op_type.startswith("aten.argsort") else made
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
@@ -352,3 +412,15 @@ class TopKOp(GraphOp):
             largest=int(attrs["largest"]),
             sorted=1,
         )
+
+
+def ordered(ctx: ImportContext, x: SSAValue, k: Sequence[Expr], axis: int, largest: bool) -> list[SSAValue]:
+    """Values and places of a TopK. Rows are contiguous: another axis than the last is transposed, and back."""
+    type_ = tensor_type(x)
+    assume_exact(ctx, type_.shape[axis])
+    last = type_.rank - 1
+    if axis == last:
+        return list(ctx.emit(TopKOp, [x], k=tuple(k), axis=axis, largest=largest))
+    swap = [last if i == axis else axis if i == last else i for i in range(type_.rank)]
+    made = ctx.emit(TopKOp, [ctx.emit(TransposeOp, [x], perm=swap)], k=tuple(k), axis=last, largest=largest)
+    return [ctx.emit(TransposeOp, [m], perm=swap) for m in made]

@@ -120,6 +120,14 @@ T Extreme(const T* src, uint32_t n, bool max, uint32_t* index);
 // dst[i] = upper 24 bits of the first word of Philox2x32-10 of the counter (index[i], salt[i]) under key.
 void Random24(int32_t* dst, const int32_t* index, const int32_t* salt, uint32_t key, uint32_t n);
 
+// State of ordered rows: pairs (float key, int32 place), `kept` a row; see gaf_sort.h. Joins elements first, first + 1,
+// ... of every row; pitches in elements.
+void RankRows(float* state, const float* src, uint32_t rows, uint32_t lanes, uint32_t pitch, uint32_t kept,
+              uint32_t statePitch, uint32_t first, bool largest);
+void RankedValues(float* dst, const float* state, uint32_t rows, uint32_t kept, uint32_t pitch, uint32_t statePitch,
+                  bool largest);
+void RankedPlaces(int32_t* dst, const float* state, uint32_t rows, uint32_t kept, uint32_t pitch, uint32_t statePitch);
+
 // Strided movement of bytes: `runs` runs.
 void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
               int64_t srcStride);
