@@ -32,8 +32,8 @@ STACK = 1024
 LANES_TRANSPOSED = 128
 """Most lanes of a tile that is transposed on chip: what are rows in one order are lanes in the other."""
 
-FEWEST_LANES = 256
-"""Lanes are split over cores only down to this: shorter copies waste bandwidth."""
+FEWEST_LANES = 128
+"""Lanes are split over cores only down to this, 512 bytes of float32: shorter rows share lines of L2 with other cores."""
 
 FEWEST_ELEMENTS = 1024
 """Elements of a tile below which more tiles cost more in starts than their overlap saves."""
