@@ -9,7 +9,7 @@ temporaries, stores and other loads are as small as a piece.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -78,7 +78,10 @@ class _Copy:
 class Times:
     """Modelled cycles of the busiest core, from the plan of a kernel without pieces."""
 
-    def __init__(self, plan: Plan, tile: Tile, ahead: Sequence[Operation], names: dict[str, int]) -> None:
+    def __init__(
+        self, plan: Plan, tile: Tile, names: dict[str, int], ahead: Sequence[Operation] = (), block: Block | None = None
+    ) -> None:
+        """Of what stands in the grid, or in a `block` in it."""
         self.tile = tile
         self.loads: list[_Copy] = []
         self.stores: list[_Copy] = []
@@ -87,7 +90,7 @@ class Times:
         self.slope = self.start = 0.0
         """Vector cycles for a step along the axis, and for a piece."""
         for op, leaf in plan.leaves.items():
-            if op.parent is not tile.grid.body.block:
+            if op.parent is not (block or tile.grid.body.block):
                 continue
             if isinstance(op, LoadOp | StoreOp):
                 self._copy(op, leaf, op in ahead, names)
@@ -130,28 +133,33 @@ class Times:
             self.slope += cost.slope(4) * step * part
             self.start += cost.slope(4) * base * part + cost.start(4) + TIMING.issue
 
-    def busiest(self, size: int, piece: int) -> float:
-        """Cycles of the core with the most tiles of `size`, computed on in pieces."""
-        tile = self.tile
-        tiles = -(-(-(-tile.extent // size) * tile.others) // tile.cores)
-        pieces = -(-size // piece)
-        load, large = 0.0, False
+    def of_tile(self, size: int, piece: int) -> dict[str, float]:
+        """Cycles that a tile of `size` takes of every pipe, computed on in pieces."""
+        pieces, load = -(-size // piece), 0.0
         for copy in self.loads:
             parts = 1 if copy.ahead or not copy.step else pieces
-            large |= copy.bytes(size / parts) >= LARGE_LOAD
-            rate = TIMING.load_l2 if copy.again else TIMING.load_rate(tile.cores, copy.bytes(size / parts))
+            rate = TIMING.load_l2 if copy.again else TIMING.load_rate(self.tile.cores, copy.bytes(size / parts))
             load += copy.bytes(size) / rate + parts * copy.start
         # down few columns, four of them at a time, or along few rows; then a tree
         waits = sum(c / 4 + 1 if c < 3 * piece else 2 for c in self.folded)
         vector = self.slope * size + (self.start + waits * VECTOR_COSTS["Add"].start32) * pieces
-        store = sum(c.bytes(size) / TIMING.store_rate(tile.cores) + pieces * c.start for c in self.stores)
-        head = TIMING.mte2_head_small + TIMING.mte2_head_small_core * tile.cores
-        if large:
-            head = TIMING.mte2_head_large + TIMING.mte2_head_large_core * tile.cores
+        rate = TIMING.store_rate(self.tile.cores)
+        return {"load": load, "vector": vector, "store": sum(c.bytes(size) / rate + pieces * c.start for c in self.stores)}
+
+    def head(self, size: int, pieces: int = 1) -> float:
+        """Cycles before the first load of a core."""
+        if any(c.bytes(size if c.ahead else size / pieces) >= LARGE_LOAD for c in self.loads):
+            return TIMING.mte2_head_large + TIMING.mte2_head_large_core * self.tile.cores
+        return TIMING.mte2_head_small + TIMING.mte2_head_small_core * self.tile.cores
+
+    def busiest(self, size: int, piece: int) -> float:
+        """Cycles of the core with the most tiles of `size`, computed on in pieces."""
+        tile, work, pieces = self.tile, self.of_tile(size, piece), -(-size // piece)
+        tiles = -(-(-(-tile.extent // size) * tile.others) // tile.cores)
+        slowest = max(work, key=lambda p: work[p])
         # the first load and what is left behind the last one of the busiest pipe overlap with nothing
-        alone = {load: load, vector: vector / pieces, store: store / pieces}
-        longest = max(alone)
-        return head + tiles * longest + sum(t for whole, t in alone.items() if whole != longest)
+        alone = sum(t if p == "load" else t / pieces for p, t in work.items() if p != slowest)
+        return self.head(size, pieces) + tiles * work[slowest] + alone
 
 
 def load_ahead(kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], target: Chip) -> Plan | None:
@@ -163,18 +171,18 @@ def load_ahead(kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], 
     ahead = _loads_ahead(plan, tile)
     if not ahead:
         return None
-    times = Times(plan, tile, ahead, names)
+    times = Times(plan, tile, names, ahead)
     now, most = names[tile.param], -(-tile.extent * tile.others // tile.cores)
     sizes = {-(-tile.extent // k) for k in range(1, tile.extent // max(1, now) + 4 * tile.cores)}
     sizes = {-(-s // tile.granule) * tile.granule for s in sizes}
-    whole = _Rooms(plan, tile.param, tile.param, names, target.ub_usable_bytes, tile.granule)
+    whole = Rooms(plan, tile.param, tile.param, names, target.ub_usable_bytes, tile.granule)
     tries = [(times.busiest(size, size), size, size) for size in sizes if whole.piece(size) == size]
     best = min([(times.busiest(now, now), now, now), *tries])
     outer = ""
     if any(c.bytes(best[1]) < LARGE_LOAD <= c.bytes(most) for c in times.loads if c.ahead):
         trial = kernel.clone()
         outer = _cut(trial, tile, _index(tile.grid), [_index(op) for op in ahead])
-        rooms = _Rooms(Plan.build(trial, target), tile.param, outer, names, target.ub_usable_bytes, tile.granule)
+        rooms = Rooms(Plan.build(trial, target), tile.param, outer, names, target.ub_usable_bytes, tile.granule)
         pieces = {s: p for s in sizes if now <= s <= max(most, now) and (p := rooms.piece(s))}
         tries = [(times.busiest(size, piece) / WORTH, size, piece) for size, piece in pieces.items() if piece < size]
         best = min([best, *tries])
@@ -183,12 +191,11 @@ def load_ahead(kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], 
         return None
     if piece < size:
         _cut(kernel, tile, _index(tile.grid), [_index(op) for op in ahead])
-    bound = {tile.param: const(piece), outer: const(size)}
-    kernel.properties["params"] = BindingsAttr.of([(n, bound.get(n, v)) for n, v in kernel.params])
+    settle(kernel, {tile.param: const(piece), outer: const(size)})
     return Plan.build(kernel, target) if piece < size else plan
 
 
-class _Rooms:
+class Rooms:
     """How large a piece fits beside what a tile loads: memory is linear in both, apart from rounding."""
 
     def __init__(self, plan: Plan, inner: str, outer: str, names: dict[str, int], bytes: int, granule: int) -> None:
@@ -196,8 +203,8 @@ class _Rooms:
         self.inner, self.outer, self.names = inner, outer, names
         self.bytes, self.granule = bytes, granule
 
-    def piece(self, size: int) -> int:
-        """The largest piece of a tile of `size`, such that all its pieces are about as large; 0: none fits."""
+    def largest(self, size: int) -> int:
+        """The largest piece of a tile of `size` that fits; 0: none."""
         names = {**self.names, self.outer: size}
         at = lambda piece: self.size.evaluate({**names, self.inner: piece})
         low, step = self.granule, 8 * self.granule
@@ -208,8 +215,31 @@ class _Rooms:
         room = max(low, room // self.granule * self.granule)
         while room > low and at(room) > self.bytes:
             room -= self.granule
+        return room
+
+    def piece(self, size: int) -> int:
+        """The largest piece such that all pieces of a tile of `size` are about as large; 0: none fits."""
+        room = self.largest(size)
+        if not room:
+            return 0
         pieces = -(-size // room)
         return min(room, -(-size // (pieces * self.granule)) * self.granule)
+
+
+def settle(kernel: KernelOp, bound: Mapping[str, Expr]) -> None:
+    """Bind parameters, and drop those that no loop, guard or other parameter needs any more."""
+    needed = {n for guard in kernel.guards for n in guard.names()}
+    for op in kernel.walk():
+        if isinstance(op, GridOp):
+            needed |= {n for _, step in op.steps for n in step.names()}
+        elif isinstance(op, ForOp):
+            needed |= op.step.names() | {n for b in op.bounds or () for n in b.names()}
+    params: list[tuple[str, Expr]] = []
+    for name, value in reversed(kernel.params):
+        if name in needed:
+            params.insert(0, (name, bound.get(name, value)))
+            needed |= params[0][1].names()
+    kernel.properties["params"] = BindingsAttr.of(params)
 
 
 def _index(op: Operation) -> int:
@@ -248,17 +278,11 @@ def _cut(kernel: KernelOp, tile: Tile, grid_at: int, ahead: Sequence[int]) -> st
     outer = f"{tile.param}_load"
     ops = list(grid.body.block.ops)
     first = [ops[i] for i in ahead]
-    inside = [op for op in ops if op not in first and _varies(op, tile.axis)]
-    for op in inside:
-        op.detach()
-    block = Block([*inside, YieldOp()])
+    loop_over(grid, tile.axis, sym(tile.param), first)
     steps = [(a, sym(outer) if a == tile.axis else s) for a, s in grid.steps]
     grid.properties["steps"] = BindingsAttr.of(steps)
     for op in first:
         op.attributes["buffers"] = IntegerAttr(2, i64)
-    loop = ForOp(tile.axis, sym(tile.param), [], Region(block))
-    loop.location = grid.location
-    grid.body.block.add_op(loop)
     params: list[tuple[str, Expr]] = []
     for name, value in kernel.params:
         params += [(outer, value), (name, value)] if name == tile.param else [(name, value)]
@@ -266,7 +290,26 @@ def _cut(kernel: KernelOp, tile: Tile, grid_at: int, ahead: Sequence[int]) -> st
     return outer
 
 
-def _varies(op: Operation, axis: str) -> bool:
-    """True if what an op makes or writes is different along the axis."""
-    value = op.value if isinstance(op, StoreOp) else op.results[0]
-    return axis in tile_type(value).axes
+def loop_over(grid: GridOp, axis: str, step: Expr, before: Sequence[Operation] = ()) -> None:
+    """Put what varies along an axis of a grid, but for the ops `before`, into a loop over its window."""
+    names = {axis, f"{axis}.lo", f"{axis}.hi"}
+    inside: list[Operation] = []
+    for op in grid.body.block.ops:
+        varies = bool(names_of(op) & names) or any(axis in tile_type(r).axes for r in op.results)
+        if op not in before and (varies or any(o.owner in inside for o in op.operands)):
+            inside.append(op)
+    for op in inside:
+        op.detach()
+    loop = ForOp(axis, step, [], Region(Block([*inside, YieldOp()])))
+    loop.location = grid.location
+    grid.body.block.add_op(loop)
+
+
+def names_of(op: Operation) -> set[str]:
+    """Names in the index expressions and guards of an op."""
+    exprs: list[Expr] = []
+    if isinstance(op, LoadOp | StoreOp):
+        exprs += [*op.index, *(e for g in op.guards for e in (g.value, g.low, g.high))]
+    elif isinstance(op, IndexOp):
+        exprs.append(op.value)
+    return {n for e in exprs for n in e.names()}

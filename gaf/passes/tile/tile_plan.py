@@ -21,6 +21,7 @@ from gaf.passes.tile.blocks import block_rows
 from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.load_ahead import GRANULE, LARGE_LOAD, Tile, load_ahead
 from gaf.passes.tile.plan import Plan
+from gaf.passes.tile.reuse import Reuse, keep_tiles, share_steps
 from gaf.target import Chip, chip
 
 LANES_2D = 2048
@@ -74,14 +75,30 @@ class TilePlanPass(ModulePass):
 def bind_tiles(kernel: KernelOp, target: Chip) -> Plan:
     """Bind the parameters that are steps of loops, and add the guard that the smallest tile fits UB.
 
-    Tiles of constant size may be cut into pieces (`load_ahead`). Returns the plan, which stays valid: it is symbolic
-    in the parameters. Raises UnsupportedError when the kernel has no plan, its memory isn't linear in the number of
-    rows, or the smallest tile is too large for UB at all sizes.
+    Tiles may stay for several steps of the grid (`keep_tiles`), and those of constant size be cut into pieces
+    (`load_ahead`). Returns the plan, which stays valid: it is symbolic in the parameters. Raises UnsupportedError when
+    the kernel has no plan, its memory isn't linear in the number of rows, or the smallest tile is too large for UB at
+    all sizes.
     """
+    reuse = _kept(kernel, target)
     binder = _bound(kernel, target)
     if binder.is_constant() and (tile := binder.tile(names := evaluate_params(kernel, {}))) is not None:
-        return load_ahead(kernel, binder.plan, tile, names, target) or binder.plan
+        if reuse is None:
+            return load_ahead(kernel, binder.plan, tile, names, target) or binder.plan
+        share_steps(kernel, binder.plan, reuse, tile, names, target)
     return binder.plan
+
+
+def _kept(kernel: KernelOp, target: Chip) -> Reuse | None:
+    """Keep tiles for several steps of the grid if they fit beside what the steps need."""
+    trial = kernel.clone()
+    if keep_tiles(trial) is None:
+        return None
+    try:
+        _bound(trial, target)
+    except UnsupportedError:
+        return None
+    return keep_tiles(kernel)
 
 
 def smallest_bytes(kernel: KernelOp, target: Chip) -> int | None:
