@@ -40,11 +40,8 @@ class Reuse:
     param: str
 
 
-def keep_tiles(kernel: KernelOp) -> Reuse | None:
-    """Put the steps of a grid axis into a loop inside of the tile, if many loads don't vary along it.
-
-    Only for kernels of one grid of straight-line code. The new parameter is 1 until `share_steps` sets it.
-    """
+def shared_axis(kernel: KernelOp) -> str | None:
+    """The grid axis along which most is loaded again, if it is much; only of kernels of one grid of straight-line code."""
     grids = [op for op in kernel.body.block.ops if isinstance(op, GridOp)]
     if len(grids) != 1 or any(isinstance(op, ForOp) for op in kernel.walk()):
         return None
@@ -62,9 +59,12 @@ def keep_tiles(kernel: KernelOp) -> Reuse | None:
         others = [op for op in ops if isinstance(op, LoadOp) and op not in again]
         if others and all(f"{axis}.lo" in names_of(op) for op in ops if isinstance(op, StoreOp)):
             best = max(best, (_weight(again) / _weight(others), axis))
-    axis = best[1]
-    if not axis:
-        return None
+    return best[1] or None
+
+
+def keep_tiles(kernel: KernelOp, axis: str) -> Reuse:
+    """Put the steps of a grid axis into a loop inside of the tile. Their number is 1 until `share_steps` sets it."""
+    grid = next(op for op in kernel.body.block.ops if isinstance(op, GridOp))
     param = f"{axis}_steps"
     loop_over(grid, axis, const(1))
     grid.properties["steps"] = BindingsAttr.of([(a, sym(param) if a == axis else s) for a, s in grid.steps])

@@ -21,7 +21,7 @@ from gaf.passes.tile.blocks import block_rows
 from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.load_ahead import GRANULE, LARGE_LOAD, Tile, load_ahead
 from gaf.passes.tile.plan import Plan
-from gaf.passes.tile.reuse import Reuse, keep_tiles, share_steps
+from gaf.passes.tile.reuse import Reuse, keep_tiles, share_steps, shared_axis
 from gaf.target import Chip, chip
 
 LANES_2D = 2048
@@ -91,14 +91,16 @@ def bind_tiles(kernel: KernelOp, target: Chip) -> Plan:
 
 def _kept(kernel: KernelOp, target: Chip) -> Reuse | None:
     """Keep tiles for several steps of the grid if they fit beside what the steps need."""
-    trial = kernel.clone()
-    if keep_tiles(trial) is None:
+    axis = shared_axis(kernel)
+    if axis is None:
         return None
+    trial = kernel.clone()
+    keep_tiles(trial, axis)
     try:
         _bound(trial, target)
     except UnsupportedError:
         return None
-    return keep_tiles(kernel)
+    return keep_tiles(kernel, axis)
 
 
 def smallest_bytes(kernel: KernelOp, target: Chip) -> int | None:
