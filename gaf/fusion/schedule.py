@@ -198,6 +198,8 @@ def _check_gathers(region: Region) -> None:
             continue
         (dim, place), name = looked_up[0], region.inputs[node.input].name_hint or f"input {node.input}"
         row = Expr({(reads_in(place)[0],): 1})
+        if len(reads_in(place)) > 1:
+            raise NotFusible(f"'{name}' is looked up at indices that are looked up themselves: a kernel of its own stores them")
         if len(looked_up) > 1:
             raise NotFusible(f"'{name}' is looked up in {len(looked_up)} dims at once: a gather copies rows along one")
         if place not in (row, mod(row, region.input_types[node.input].shape[dim])):

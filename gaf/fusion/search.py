@@ -408,7 +408,9 @@ class Search(UnitOrder):
         """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the
         host. `copies` of inputs that have no kernel stay views, which the host applies.
         """
-        for view in sorted(self.graph.views - self.folded):
+        pending = sorted(self.graph.views - self.folded)
+        while pending:
+            view = pending.pop(0)
             if view in self.host:
                 continue
             source = self.only_source(view)
@@ -425,10 +427,24 @@ class Search(UnitOrder):
             try:
                 self.group_of[view] = self.build([view])
             except NotFusible as error:
-                if view not in copies:
-                    self.host[view] = str(error)
-                else:
+                if view in copies:
                     self.fold_again(view)
+                elif (cut := self.store_apart(view)) is not None:
+                    pending = sorted({*pending, *cut})
+                else:
+                    self.host[view] = str(error)
+
+    def store_apart(self, view: int) -> set[int] | None:
+        """Make a kernel of a view that has none with all views below it folded; returns those to store instead."""
+        for cut in self.cuts(view):
+            try:
+                self.group_of[view] = self.build([view], cut)
+            except NotFusible:
+                continue
+            self.folded.difference_update(cut)
+            self.seed_again({c for v in cut for c in self.graph.consumers(v)} - {view})
+            return cut
+        return None
 
     def fold_again(self, view: int) -> None:
         """Let the kernels that read a view read through it after all, unless one of them has no form then."""

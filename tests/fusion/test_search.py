@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import gaf
 from gaf.config import FusionConfig
+from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.binary import AddOp
 from gaf.dialects.graph.ops.custom import CustomOp
+from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.reduce import ReduceSumOp
-from gaf.dialects.graph.ops.shape import TransposeOp
+from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import SliceOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.structure import FusedOp
@@ -191,6 +194,30 @@ def test_a_view_of_an_input_that_is_an_output_too(step: int) -> None:
     fused = gaf.fuse(net.finish(out, view))
     assert fused.kernels and not fused.host_ops
     fused.verify(engine="interpreter").raise_if_failed()
+
+
+def test_rows_gathered_from_a_reshaped_result_are_an_output() -> None:
+    """A row of [6, 8] that is computed as [2, 3, 8] lies at two coordinates: the reshape is stored, not folded."""
+    net = Net(x=[2, 3, 8])
+    ids = net.constant([5, 0, 3, 3], dt.I64)
+    rows = net.op(ReshapeOp, net.op(TanhOp, net["x"]), shape=(6, 8))
+    out = net.op(GatherOp, rows, ids, axis=0, wrap=False)
+    fused = gaf.fuse(net.finish(out))
+    assert fused.kernels and not fused.host_ops
+    assert not any(isinstance(op, GatherOp) for op in fused.model.block.ops)
+    fused.verify(engine="interpreter").raise_if_failed()
+
+
+def test_rows_at_gathered_positions() -> None:
+    """Positions that are looked up themselves are stored by a kernel of their own."""
+    net = Net(dt.I64, first=[9], second=[4])
+    at = net.op(GatherOp, net["first"], net["second"], axis=0, wrap=False)
+    rows = [net.constant(np.random.default_rng(i).random((9, 16))) for i in range(2)]
+    out = net.op(AddOp, *(net.op(GatherOp, r, at, axis=0, wrap=bool(i)) for i, r in enumerate(rows)))
+    fused = gaf.fuse(net.finish(out))
+    assert fused.kernels and not fused.host_ops
+    inputs = {"first": np.asarray([4, 1, 8, 0, 2, 6, 3, 5, 7]), "second": np.asarray([3, 3, 8, 0])}
+    fused.verify(inputs, engine="interpreter").raise_if_failed()
 
 
 def test_a_group_that_does_not_lower_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
