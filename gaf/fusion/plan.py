@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,23 @@ class Legal:
     work: Work
     inputs: tuple[int, ...]
     footprint: int | None = None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a group is not legal; shared by structurally equal groups, each with names of its own."""
+
+    reason: str
+    names: tuple[str, ...]
+
+    def about(self, names: tuple[str, ...]) -> str:
+        """The reason for an equal group, whose names are in the same order."""
+        renamed = {old: new for old, new in zip(self.names, names) if old and old != new}
+        if not renamed or len(names) != len(self.names):
+            return self.reason
+        longest = sorted(renamed, key=len, reverse=True)
+        pattern = r"(?<![\w/.])(" + "|".join(map(re.escape, longest)) + r")(?![\w/])"
+        return re.sub(pattern, lambda m: renamed[m[1]], self.reason)
 
 
 @dataclass(eq=False)
@@ -107,14 +125,17 @@ class Decision:
 
     @property
     def kernels_after(self) -> int:
-        return 1 if self.fused else self.kernels_before
+        """Of the plan: what was left apart stays so; one kernel, or the launches of kernels in parts."""
+        return (self.after.launches if self.after is not None else 1) if self.fused else self.kernels_before
 
     @property
     def footprint(self) -> int:
         return self.after.footprint if self.after is not None else 0
 
     def to_json(self) -> dict[str, object]:
-        """Plain data; costs are left out where there are none."""
+        """Plain data; costs are left out where there are none. What is `_after` is of the joined kernel, joined or not,
+        but for `kernels_after`, which says what the plan has.
+        """
         found: dict[str, object] = {
             "members": self.members,
             "kind": self.kind,
@@ -136,6 +157,7 @@ class Decision:
                 "footprint": self.footprint,
                 "footprint_limit": self.footprint_limit,
                 "limit": self.after.limit,
+                "launches_after": self.after.launches,
             }
         return found
 

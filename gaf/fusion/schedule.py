@@ -285,11 +285,33 @@ def _check_loops(region: Region, loops: Sequence[str]) -> None:
     """No reduction is recomputed, and no output rewritten, for every step of a loop it doesn't depend on."""
     for node in region.nodes:
         if node.kind in ("reduce", "contract", "rank") and not set(loops) <= node.axes | set(node.over):
-            raise NotFusible("a reduction would be recomputed for every step of an axis it doesn't have")
+            lacks = sorted(set(loops) - node.axes - set(node.over))
+            made = region.origins.get(region.nodes.index(node), "a reduction")
+            raise NotFusible(f"{made} would be computed again for every step of an axis it doesn't have ({_sizes(region, lacks)})")
     for number, out in enumerate(region.outputs):
         names = {n for e in out.index for n in e.names()}
         if not set(loops) <= names:
-            raise NotFusible(f"output {number} lacks an axis that the kernel loops over")
+            made = region.origins.get(out.node, f"output {number}")
+            raise NotFusible(f"the result of {made} lacks an axis that the kernel loops over ({_sizes(region, sorted(set(loops) - names))})")
+
+
+def _sizes(region: Region, axes: Sequence[str]) -> str:
+    """For messages: `axis of 512, axis of 64`."""
+    return ", ".join(f"axis of {region.axes[a]}" for a in axes) or "none"
+
+
+def _matmul_name(region: Region, contract: int) -> str:
+    """For messages: the model node of a matmul."""
+    return region.origins.get(contract) or f"the matmul summing over {_sizes(region, region.nodes[contract].over)}"
+
+
+def _contiguous(region: Region, accesses: Sequence[_Access]) -> str:
+    """For messages: along which axis each operand is contiguous, those that differ from the first one only."""
+    found: dict[str, str] = {}
+    for access in accesses:
+        along = [a for a in region.axes if access.step(a) == 1]
+        found.setdefault(_sizes(region, along), access.what)
+    return "; ".join(f"{what} along {sizes}" for sizes, what in list(found.items())[:3])
 
 
 def _vector(region: Region) -> list[Schedule]:
@@ -298,7 +320,9 @@ def _vector(region: Region) -> list[Schedule]:
         return [Schedule(next(iter(region.axes)), None, ())]
     reduced = _reduced_axes(region)
     if any(set(n.over) != set(reduced) for n in region.nodes if n.kind == "reduce"):
-        raise NotFusible("reductions over different axes: " + ", ".join(f"size {region.axes[a]}" for a in reduced))
+        folds = {(region.origins.get(i, "a reduction"), tuple(n.over)) for i, n in enumerate(region.nodes) if n.kind == "reduce"}
+        shown = [f"{name} over {' x '.join(str(region.axes[a]) for a in over)}" for name, over in sorted(folds)]
+        raise NotFusible("reductions over different axes: " + ", ".join(shown[:4]))
     stored = {n for o in region.outputs for e in o.index for n in e.names()} & set(region.axes)
     parallel = [a for a in region.axes if a in stored and a not in reduced]
     stray = [a for a in region.axes if a not in stored and a not in reduced]
@@ -309,7 +333,7 @@ def _vector(region: Region) -> list[Schedule]:
     if windowed:
         legal = [a for a in legal if a not in reduced]
     if not legal:
-        raise NotFusible("no axis is contiguous in every operand (an on-chip transpose is needed)")
+        raise NotFusible("no axis is contiguous in every operand (an on-chip transpose is needed): " + _contiguous(region, accesses))
     lanes = max(
         legal,
         key=lambda a: (
@@ -549,10 +573,13 @@ def matmul_levels(region: Region) -> tuple[list[list[int]], list[int]]:
 
 def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
     levels, depth = matmul_levels(region)
-    if any(region.nodes[region.nodes[c].args[1]].kind != "load" for c in contracts):
-        raise NotFusible("the right matmul operand is computed in the same group")
+    for c in contracts:
+        right = region.nodes[c].args[1]
+        if region.nodes[right].kind != "load":
+            made = f" (by {region.origins[right]})" if right in region.origins else ""
+            raise NotFusible(f"the right operand of {_matmul_name(region, c)} is computed here{made}; only the left one can be")
     if len(levels) > 2:
-        raise NotFusible("more than two matmuls in a row in one kernel")
+        raise NotFusible(f"more than two matmuls in a row in one kernel ({len(levels)})")
     types = region.input_types
     operands = {i for c in contracts for i in region.nodes[c].args if region.nodes[i].kind == "load"}
     used_elsewhere = {i for n in region.nodes if n.kind != "contract" for i in n.args} | {o.node for o in region.outputs}
@@ -566,11 +593,15 @@ def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
         (x for x in reversed(n_axes) if all(s.steps[x] == 1 for s in accesses if x in s.steps) and _stored(region, x)), None
     )
     if lanes is None:
-        raise NotFusible("no column axis of the matmul is contiguous in the operands of its epilogue")
+        sizes = _sizes(region, n_axes)
+        raise NotFusible(f"the columns of {_matmul_name(region, levels[-1][0])} ({sizes}) aren't contiguous in what its epilogue reads or stores")
     wide = {x for c in contracts for x in (*region.nodes[c].over, *(region.nodes[region.nodes[c].args[1]].axes - region.nodes[region.nodes[c].args[0]].axes))}
     rows = _pick_rows(region, m_axes, wide | {lanes}, accesses)
     if rows is None:
-        raise NotFusible("a row statistic is strided in memory")
+        raise NotFusible(
+            f"no axis of rows of {_matmul_name(region, levels[-1][0])} ({_sizes(region, m_axes)}) is contiguous in what has one "
+            "value a row: the statistics would be strided in memory"
+        )
     columns = [_columns(region, level, rows) for level in levels[:-1]] + [lanes]
     plan = tuple(
         tuple(_matmul(region, types, c, rows, n) for c in level) for level, n in zip(levels, columns)
@@ -651,7 +682,9 @@ def _columns(region: Region, level: Sequence[int], rows: str) -> str:
     a, b = (region.nodes[i] for i in node.args)
     own = [x for x in region.axes if x in b.axes - a.axes]
     if rows not in a.axes - b.axes or len(own) != 1:
-        raise NotFusible("an inner matmul shares no row axis with the last one")
+        raise NotFusible(
+            f"{_matmul_name(region, level[0])} feeds the last matmul, but doesn't have its rows (an axis of {region.axes[rows]})"
+        )
     return own[0]
 
 
@@ -662,14 +695,23 @@ def _matmul(region: Region, types: Sequence[TensorType], number: int, rows: str,
     if a.dtype != b.dtype or a.dtype not in CUBE_DTYPES:
         raise NotFusible(f"the cube unit multiplies float operands of one dtype; got {a.dtype} and {b.dtype}")
     if a.guards or b.guards:
-        raise NotFusible("a padded or concatenated matmul operand is stored first")
-    if rows not in a.axes - b.axes or columns not in b.axes - a.axes:
-        raise NotFusible("matmuls of one kernel need the same row axis, and side by side the same columns")
+        side = "left" if a.guards else "right"
+        raise NotFusible(f"a padded or concatenated matmul operand (the {side} one of {_matmul_name(region, number)}) is stored first")
+    if rows not in a.axes - b.axes:
+        raise NotFusible(
+            f"{_matmul_name(region, number)} doesn't have the rows of the last matmul (an axis of {region.axes[rows]}): "
+            "matmuls of one kernel share their rows"
+        )
+    if columns not in b.axes - a.axes:
+        raise NotFusible(
+            f"{_matmul_name(region, number)} doesn't have the columns of the matmul beside or behind it (an axis of "
+            f"{region.axes[columns]})"
+        )
     *_, k = node.over
-    right = _access("right operand", types[b.input], b.index, region)
+    right = _access(f"the right operand of {_matmul_name(region, number)}", types[b.input], b.index, region)
     reads = [right]
     if a.kind == "load":
-        left = _access("left operand", types[a.input], a.index, region)
+        left = _access(f"the left operand of {_matmul_name(region, number)}", types[a.input], a.index, region)
         reads.append(left)
     if len(node.over) > 1:
         whole = a.kind == "load" and left.step(k) == 1 and all(

@@ -25,7 +25,16 @@ from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
 from gaf.fusion.order import UnitOrder
-from gaf.fusion.plan import MAX_GROUP_OPS, SLACK, Decision, FusionPlan, Group, Legal, check_acyclic
+from gaf.fusion.plan import (
+    MAX_GROUP_OPS,
+    SLACK,
+    Decision,
+    FusionPlan,
+    Group,
+    Legal,
+    Refusal,
+    check_acyclic,
+)
 from gaf.fusion.pricer import Pricer
 from gaf.fusion.refit import Apart, Failure, cut_failed
 from gaf.fusion.region import Handed, NotFusible, Region, address, build_region
@@ -136,7 +145,7 @@ class Search(UnitOrder):
         self.refused: list[tuple[list[int], str, str]] = []
         self.rule_gains: dict[tuple[str, tuple[str, ...]], float] = {}
         self.alone: dict[int, Group] = {}
-        self.cache: dict[tuple, Legal | str] = {}
+        self.cache: dict[tuple, Legal | Refusal] = {}
         self._macros: list[Macro] | None = None
         self._depths: dict[int, int] | None = None
 
@@ -176,13 +185,17 @@ class Search(UnitOrder):
                 inputs = tuple(position[v] for v in region.inputs if not isinstance(v, Handed))
                 known = Legal(schedules, work, inputs, footprint)
             except NotFusible as reason:
-                known = str(reason)
+                known = Refusal(str(reason), self.names_of(members, external))
             self.cache[key] = known
-        if isinstance(known, str):
-            raise NotFusible(known)
+        if isinstance(known, Refusal):
+            raise NotFusible(known.about(self.names_of(members, external)))
         if self.config.max_fusion_depth is not None:
             self.check_depth(members, self.config.max_fusion_depth)
         return known, external, outputs
+
+    def names_of(self, members: set[int], external: Sequence[SSAValue]) -> tuple[str, ...]:
+        """What a reason may name: the members, and the values from outside, in an order that equal groups share."""
+        return (*(self.graph.name(i) for i in sorted(members)), *(v.name_hint or "" for v in external))
 
     def choose(
         self, operations: Sequence[Operation], outputs: Sequence[SSAValue]
@@ -584,7 +597,7 @@ class Search(UnitOrder):
                 return f"one kernel is modelled {merged.cost.us:.1f} µs ({limit}), apart {apart.us:.1f} µs"
             return ""
         if merged.cost.hbm_bytes > apart.hbm_bytes:
-            return f"one kernel moves {merged.cost.hbm_bytes} bytes, apart {apart.hbm_bytes}"
+            return f"one kernel moves {merged.cost.hbm_bytes / 1e6:.2f} MB, apart {apart.hbm_bytes / 1e6:.2f} MB"
         best = sum(p.best_us for p in parts)
         if merged.cost.us > (1 + SLACK) * best:
             busy = (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,9 @@ LOG_LEVEL, LOG_TO_STDOUT = "ASCEND_GLOBAL_LOG_LEVEL", "ASCEND_SLOG_PRINT_TO_STDO
 """Environment variables of the Ascend toolkit: 0 debug, 1 info, 2 warning, 3 error; and 1 for logs on stdout."""
 
 INFO = 1
+REASONS = 20
+"""Kinds of reasons against joins that a report lists."""
+
 PATTERN_PARTS = 5
 """Ops of a pattern that a log line names."""
 
@@ -136,15 +140,31 @@ def report_text(report: Report) -> str:
             f"  {h.count} x {h.op} ({shorten(', '.join(h.nodes), 50)}): {h.reason}" for h in report.host
         ]
         lines.append("")
-    refused = Counter(d.reason for d in report.decisions if not d.fused)
+    refused = _reasons(report)
     if refused:
-        lines.append("not fused, by reason:")
-        lines += [f"  {n:5d}  {reason}" for reason, n in sorted(refused.items(), key=lambda r: (-r[1], r[0]))]
+        lines.append("not fused, by reason (one of each kind; gaf explain shows all with their costs):")
+        lines += [f"  {n:5d}  {reason}" for reason, n in refused[:REASONS]]
+        rest = refused[REASONS:]
+        lines += [f"  {sum(n for _, n in rest):5d}  others, of {len(rest)} kinds"] if rest else []
         lines.append("")
     lines += [f"note: {note}" for note in report.notes]
     if report.verification is not None:
         lines += verification_lines(report.verification)
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _reasons(report: Report) -> list[tuple[str, int]]:
+    """Reasons against joins and how often they came up, the most frequent first; those that differ in numbers only
+    (of layers, of µs) count as one.
+    """
+    first: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    for decision in report.decisions:
+        if not decision.fused:
+            kind = re.sub(r"[0-9]+(\.[0-9]+)?", "#", decision.reason)
+            first.setdefault(kind, decision.reason)
+            counts[kind] += 1
+    return [(first[kind], n) for kind, n in sorted(counts.items(), key=lambda c: (-c[1], first[c[0]]))]
 
 
 def verification_lines(result: Mapping[str, object]) -> list[str]:

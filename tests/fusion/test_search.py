@@ -18,6 +18,7 @@ from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.binary import AddOp
 from gaf.dialects.graph.ops.custom import CustomOp
 from gaf.dialects.graph.ops.index import GatherOp
+from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.reduce import ReduceSumOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import SliceOp
@@ -240,3 +241,19 @@ def test_a_group_that_does_not_lower_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     assert not fused.host_ops
     assert any(d.reason == "three are too many" for d in fused.decisions)
     fused.verify(engine="interpreter").raise_if_failed()
+
+
+def test_equal_groups_are_refused_with_names_of_their_own() -> None:
+    """What was found out about one layer holds for its copies; the words name each one's nodes."""
+    n = Net(x=[64, 32])
+    y = n["x"]
+    for layer in range(3):
+        keys = n.op(MatMulOp, y, n.constant(np.full((32, 64), 0.1)), name=f"layer.{layer}/keys")
+        turned = n.op(TransposeOp, keys, perm=(1, 0))
+        scores = n.op(MatMulOp, keys, turned, name=f"layer.{layer}/scores")
+        y = n.op(MatMulOp, scores, y, name=f"layer.{layer}/out")
+    refused = [d for d in plan(n.finish(y)).decisions if not d.fused and "right operand of" in d.reason]
+    assert {d.reason.split("right operand of ")[1].split(" ")[0] for d in refused} >= {f"layer.{i}/scores" for i in range(3)}
+    for decision in refused:
+        named = {word.strip(");,") for word in decision.reason.split() if word.startswith(("layer.", "(layer."))}
+        assert {w.removeprefix("(") for w in named} <= set(decision.members)

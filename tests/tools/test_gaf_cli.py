@@ -360,6 +360,8 @@ def test_explain(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["explain", model, "-q", *APART]) == EXIT_OK
     text = capsys.readouterr().out
     assert "MatMul+Add+Relu" in text and "not fused:" in text and "because " in text
+    apart = text[text.index("not fused:") :]
+    assert re.search(r"apart: 2 kernels, [\d.]+ [KM]iB, [\d.]+ µs, build [\d.]+ s; (together|there is no such kernel)", apart)
     data = run_json(capsys, "explain", model, "--op", "project", "-q", *APART)
     assert [s["members"] for s in data["steps"]] == [["project", "add_bias", "act"]]
     assert all("project" in f"{d['producer']} {d['consumer']}" for d in data["decisions"])

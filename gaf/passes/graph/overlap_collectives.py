@@ -135,6 +135,7 @@ def decide(
         return None
     best: tuple[float, int, GroupCost, GroupCost, Neighbourhood] | None = None
     reasons: dict[str, None] = {}
+    nearest: GroupCost | None = None
     for near in _choices(whole):
         before = total([_kernel_cost(k, model, env, config) for k in near.kernels] + [_transfer_cost(near.collective, model, env)])
         try:
@@ -143,6 +144,8 @@ def decide(
         except NotFusible as reason:
             reasons[str(reason)] = None
             continue
+        if near is whole:
+            nearest = after
         if after.us > WORTH * before.us:
             least = 100 * (1 - WORTH)
             reasons[f"{_sides(near)} in {parts} parts are modelled {after.us:.1f} µs, whole {before.us:.1f}: saves less than {least:.0f} %"] = None
@@ -155,7 +158,7 @@ def decide(
     consumer = sides[-1] if whole.consumer is not None else ()
     if best is None:
         before = total([_kernel_cost(k, model, env, config) for k in whole.kernels] + [_transfer_cost(op, model, env)])
-        return Decision(producer, consumer, False, "; ".join(reasons), KIND, before)
+        return Decision(producer, consumer, False, "; ".join(reasons), KIND, before, nearest)
     _, parts, before, after, near = best
     _put(near, cut(near, parts))
     return Decision(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -82,6 +83,26 @@ def _step(step: LaunchReport, report: Report) -> dict[str, Any]:
     }
 
 
+def _numbers(detail: Mapping[str, Any]) -> list[str]:
+    """What the kernels cost apart and, where there is such a kernel, as one."""
+
+    def cost(when: str, kernels: int) -> str:
+        moved, us, jit = (detail[f"{key}_{when}"] for key in ("bytes", "us", "jit_s"))
+        return f"{kernels} kernel{'s' if kernels > 1 else ''}, {bytes_text(moved)}, {us:.1f} µs, build {jit:.1f} s"
+
+    if "us_before" not in detail:
+        return []
+    if "us_after" not in detail:
+        return [f"      apart: {cost('before', detail['kernels_before'])}; there is no such kernel"]
+    count = detail["launches_after"]
+    memory = ""
+    if detail["footprint_limit"]:
+        memory = f", UB {bytes_text(detail['footprint'])} of {bytes_text(detail['footprint_limit'])} at the smallest tile"
+    return [
+        f"      apart: {cost('before', detail['kernels_before'])}; together: {cost('after', count)}{memory}, bound by {detail['limit']}"
+    ]
+
+
 def _text(
     report: Report, steps: list[LaunchReport], decisions: list[DecisionReport], op: str | None
 ) -> list[str]:
@@ -102,7 +123,7 @@ def _text(
             lines += ["", title]
         for d in found:
             sides = f"  {shorten(d.producer, 70)}  ->  {shorten(d.consumer, 70)}"
-            lines += [sides, *([f"      because {d.reason}"] if d.reason else [])]
+            lines += [sides, *([f"      because {d.reason}"] if d.reason else []), *_numbers(d.detail)]
     if op is None and joined:
         lines += ["", f"{len(joined)} joins; --op NAME shows those of one node, --json all of them"]
     return lines
