@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 
 from gaf.compiler import fuse
 from gaf.frontend.onnx import load_onnx
-from tests.frontend.onnx_models import reference
+from tests.frontend.onnx_models import I64, node, onnx_model, reference, value
 
 
 def model(
@@ -182,3 +182,28 @@ def test_region_of_interest_that_is_computed_runs_on_the_host() -> None:
     loaded = load_onnx(proto)
     assert list(loaded.fallbacks) == ["Resize"]
     np.testing.assert_allclose(list(loaded.run(inputs).values())[0], reference(proto, inputs)[0], rtol=1e-5)
+
+
+def test_places_that_are_looked_up_are_a_kernel_of_their_own() -> None:
+    """Token types of RoBERTa: positions look up types, which look up rows."""
+    made = load_onnx(
+        onnx_model(
+            [
+                node("GatherElements", ["types", "positions"], ["t"], axis=1),
+                node("Gather", ["rows", "t"], ["a"]),
+                node("Gather", ["words", "ids"], ["b"]),
+                node("Add", ["a", "b"], ["y"]),
+            ],
+            [value("positions", [2, 7], I64), value("ids", [2, 7], I64)],
+            ["y"],
+            {
+                "types": np.arange(64, dtype=np.int64).reshape(2, 32) % 5,
+                "rows": np.random.default_rng(0).normal(size=(5, 32)).astype("f"),
+                "words": np.random.default_rng(1).normal(size=(9, 32)).astype("f"),
+            },
+        )
+    )
+    fused = fuse(made)
+    assert not fused.host_ops and len(fused.fused_ops) == 2
+    inputs = {"positions": np.arange(14).reshape(2, 7) % 9, "ids": np.arange(14).reshape(2, 7) % 9}
+    assert fused.verify(inputs, "interpreter").ok

@@ -275,6 +275,11 @@ def test_bags_of_equal_size_and_batch_statistics() -> None:
     )  # fmt: skip
 
 
+def test_windows_of_an_axis() -> None:
+    x = torch.randn(3, 4, 12)
+    check({"unfold": lambda x: [x.unfold(-1, 4, 4), x.unfold(1, 2, 1), x.unfold(0, 1, 1), x.unfold(-1, 5, 2), x.unfold(2, 6, 3)]}, x)
+
+
 def test_matrix_products() -> None:
     a, b, c = torch.randn(2, 3, 4), torch.randn(2, 4, 5), torch.randn(4)
     check(

@@ -46,7 +46,7 @@ _EXPANSIONS: list[type[Expansion]] = []
 
 def aten_expansions() -> Sequence[type[Expansion]]:
     """Every expansion of an ATen call."""
-    from gaf.dialects.graph.ops import aten_statistics  # noqa: F401  its calls enter the list with the import
+    from gaf.dialects.graph.ops import aten_statistics, aten_windows  # noqa: F401  their calls enter the list with the import
 
     return _EXPANSIONS
 
