@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from gaf.config import FusionConfig
+from gaf.config import REWRITES, FusionConfig
 from gaf.dialects.ascendc.kernel import KernelOp as AscendKernelOp
 from gaf.dialects.graph.contract import GraphOp, location_name
 from gaf.dialects.graph.model import Model
@@ -24,12 +25,13 @@ from gaf.dialects.graph.ops.control import ControlOp, all_blocks, ops_of
 from gaf.dialects.graph.ops.random import RunSaltOp
 from gaf.dialects.graph.ops.structure import ConstantOp, FusedOp, WeightOp
 from gaf.dialects.tile.structure import KernelOp as TileKernelOp
-from gaf.errors import GafError, InternalError, UnsupportedError
+from gaf.errors import GafError, InternalError, InvalidInputError, UnsupportedError
 from gaf.fusion.candidates import Candidate
 from gaf.fusion.declared import declared_rules
 from gaf.fusion.exact import SearchReport
 from gaf.fusion.names import node_name
 from gaf.fusion.refit import Failure
+from gaf.fusion.rules import registered_rules
 from gaf.fusion.search import Decision, FusionPlan
 from gaf.passes.graph.fuse import HOST_REASON, fuse_block
 from gaf.passes.graph.lower_graph import KnownKernels, lower_module
@@ -156,6 +158,7 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
         for step, spent in run_pipeline(work.module, passes).by_pass().items():
             seconds[step] = spent
         with _timed(seconds, "fuse"), declared_rules(model):
+            _check_switches(config)
             *inner, plan = [fuse_block(block, config=config) for block in all_blocks(work.block)]
         decisions = [d for p in (plan, *inner) for d in p.decisions]
         with _timed(seconds, "overlap"):
@@ -171,6 +174,18 @@ def fuse(model: Model, config: FusionConfig | None = None) -> FusedModel:
     if log_stream() is not None:
         log_fusions(fused.report)
     return fused
+
+
+def _check_switches(config: FusionConfig) -> None:
+    """Raises InvalidInputError if `disabled_rules` names something that can't be switched off."""
+    known = [*REWRITES, *(r.title for r in registered_rules())]
+    for name in config.disabled_rules:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise InvalidInputError(
+                f"FusionConfig.disabled_rules: no rule or rewrite is called '{name}'", expected=", ".join(known),
+                hint=f"did you mean '{near[0]}'?" if near else None,
+            )  # fmt: skip
 
 
 def _left_alone(plan: FusionPlan) -> list[tuple[str, list[str]]]:

@@ -19,6 +19,10 @@ _CHOICES = {
 }
 
 
+REWRITES = ("fold-batch-norm", "pack-matmuls", "online-reductions", "overlap-collectives")
+"""Rewrites that `FusionConfig.disabled_rules` switches off, besides rules of the user."""
+
+
 @dataclass(frozen=True)
 class FusionConfig:
     """Options of `gaf.fuse`.

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from gaf.errors import InvalidInputError
+from gaf.fusion import names
 from gaf.fusion.candidates import subgraph_of
 from gaf.fusion.cost import OpView, total
 from gaf.fusion.patterns import Match, Matcher
@@ -37,7 +40,7 @@ def apply_rules(search: Search) -> None:
         slots = rule.slots()
         for slot in slots:
             if not slot.optional and not matcher.knows(slot):
-                search.notes.append(f"rule '{rule.title}': the model has no {' or '.join(slot.names)}")
+                search.notes.append(f"rule '{rule.title}': the model has no {' or '.join(slot.names)}{_nearest(search, slot.names)}")
         for match in matcher.matches(slots):
             try:
                 proposal = _propose(search, rule, match)
@@ -54,6 +57,16 @@ def apply_rules(search: Search) -> None:
         proposals, key=lambda p: -p.gain
     ):  # stable: the order of rules and of the block decides ties
         _apply(search, p)
+
+
+def _nearest(search: Search, wanted: Sequence[str]) -> str:
+    """A hint for names that nobody knows: the most similar one that the model or gaf has."""
+    known = {names.plain(n): n for op in search.ops for n in (names.op_type(op), names.op_title(op))} | names.known_names()
+    for name in wanted:
+        near = get_close_matches(names.plain(name), known, n=1, cutoff=0.7)
+        if names.plain(name) not in known and near:
+            return f"; did you mean {known[near[0]]}?"
+    return ""
 
 
 def _propose(search: Search, rule: FusionRule, match: Match) -> _Proposal | None:

@@ -105,9 +105,11 @@ class Pricer:
         return replace(cost, us=cost.us + theirs - own if theirs > own else cost.us * theirs / own)
 
     def _asked(self, view: GroupView, ops: Sequence[Operation]) -> GroupCost:
-        if self.own_groups:
-            return self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops))
         node = names.node_name(ops[0])
+        if self.own_groups:
+            cost = self.model.price(view.work, view.resident_reads, view.resident_writes, len(ops))
+            checked(cost.us, self.model, node, "price")
+            return cost
         answer = ask(self.model, "estimate_group", view, node)
         if isinstance(answer, GroupCost):
             checked(answer.us, self.model, node, "estimate_group")

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import gaf
+from gaf.config import REWRITES
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import Model
 from gaf.dialects.graph.ops.activation import GeluOp
@@ -18,6 +20,7 @@ from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.norm import LayerNormOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import ErfOp, ExpOp, ReluOp, SigmoidOp, TanhOp
+from gaf.errors import InvalidInputError
 from gaf.fusion.rules import FusionRule, registered_rules
 from tests.fusion.helpers import Net, members, plan
 
@@ -301,3 +304,30 @@ def test_values(dtype: dt.DType = dt.F32) -> None:
     with gaf.fusion_rules(NormGate()):
         fused = gaf.fuse(gated(True), gaf.FusionConfig(enable_autofuse=False))
     assert fused.verify(engine="tile").ok
+
+
+class Broken(gaf.CostModel):
+    """A price that is no number, deep inside the model."""
+
+    def price(self, work, *args, **kwargs):
+        return replace(super().price(work, *args, **kwargs), us=float("nan"))
+
+
+def test_a_price_that_is_no_number_names_model_and_node() -> None:
+    with pytest.raises(InvalidInputError, match="cost model 'Broken' returned a bad time from price") as found:
+        gaf.fuse(chain(), gaf.FusionConfig(cost_model=Broken()))
+    assert found.value.where
+
+
+def test_a_name_that_no_op_has_is_noted_with_the_nearest() -> None:
+    with gaf.fusion_rules(gaf.FusionRule("typo", [("product", ["Matmool"])], lambda s: 1.0)):
+        notes = plan(chain()).notes
+    assert notes == ["rule 'typo': the model has no Matmool; did you mean MatMul?"]
+
+
+def test_switching_off_what_isnt_there_is_an_error() -> None:
+    with pytest.raises(InvalidInputError, match="no rule or rewrite is called 'pack-matmul'") as found:
+        gaf.fuse(chain(), gaf.FusionConfig(disabled_rules=("pack-matmul",)))
+    assert "did you mean 'pack-matmuls'" in str(found.value)
+    for name in REWRITES:
+        assert gaf.fuse(chain(), gaf.FusionConfig(disabled_rules=(name,))).kernels

@@ -28,6 +28,7 @@ from gaf.fusion.names import node_name
 from gaf.fusion.opgraph import effectful
 from gaf.fusion.parts import Axes, cut_op, needed_axes, outer_axis, words_of
 from gaf.fusion.plan import SLACK, Decision
+from gaf.fusion.pricer import ask, checked
 from gaf.fusion.region import NotFusible
 from gaf.fusion.search import model_of
 from gaf.fusion.work import Sizes, region_work, value_bytes
@@ -243,7 +244,7 @@ def _kernel_cost(
 
 def _transfer_cost(op: CollectiveOp, model: CostModel, env: Sizes) -> GroupCost:
     view = OpView(op, env)
-    us = model.estimate_latency(view)
+    us = checked(ask(model, "estimate_latency", view, view.name), model, view.name, "estimate_latency")
     return GroupCost(us=us, hbm_bytes=view.bytes, launch_us=min(us, model.rates.launch_us), memory_us=us)
 
 

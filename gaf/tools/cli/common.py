@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gaf.config import FusionConfig
+from gaf.config import REWRITES, FusionConfig
 from gaf.dialects.common import dtype as dt
 from gaf.errors import InvalidInputError, first_line
 
@@ -180,6 +180,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="how groups are searched; optimal is exact on small clusters (default %(default)s)",
     )
     parser.add_argument(
+        "--disable",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"leave out a fusion rule or one of the rewrites {', '.join(REWRITES)}; repeatable",
+    )
+    parser.add_argument(
         "--cost-threshold",
         type=float,
         default=FusionConfig.cost_threshold,
@@ -236,6 +243,7 @@ def config_of(args: argparse.Namespace) -> FusionConfig:
         objective=args.objective,
         strategy=args.strategy,
         cost_threshold=args.cost_threshold,
+        disabled_rules=tuple(args.disable),
         atb=args.atb,
         enable_superkernel=not args.no_superkernel,
         max_fusion_depth=args.max_fusion_depth,

@@ -122,7 +122,7 @@ def _text(
         if found:
             lines += ["", title]
         for d in found:
-            sides = f"  {shorten(d.producer, 70)}  ->  {shorten(d.consumer, 70)}"
+            sides = "  " + "  ->  ".join(shorten(side, 70) for side in (d.producer, d.consumer) if side)
             lines += [sides, *([f"      because {d.reason}"] if d.reason else []), *_numbers(d.detail)]
     if op is None and joined:
         lines += ["", f"{len(joined)} joins; --op NAME shows those of one node, --json all of them"]
