@@ -141,8 +141,8 @@ class _Function:
     def _stage(
         self, stage: Stage, operands: Sequence[tuple[str, TensorType]], stages: Sequence[tuple[str, TensorType]]
     ) -> str:
-        if stage.rank is not None:
-            self.refuse("a sort")
+        if stage.rank is not None or stage.scan is not None:
+            self.refuse("a sort" if stage.rank is not None else "a running fold")
         space = (*stage.dims, *stage.reduced)
         place = {d.name: f"d{i}" for i, d in enumerate(space)}
         inputs: list[tuple[str, TensorType, str]] = []

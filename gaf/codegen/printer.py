@@ -28,7 +28,7 @@ from gaf.errors import InternalError
 
 INDENT = "    "
 WIDTH = 110
-HEADERS = ("gaf_compat.h", "gaf_scalar.h", "gaf_vector.h", "gaf_random.h", "gaf_sort.h", "gaf_cube.h")
+HEADERS = ("gaf_compat.h", "gaf_scalar.h", "gaf_vector.h", "gaf_random.h", "gaf_sort.h", "gaf_scan.h", "gaf_cube.h")
 """Device-library headers in include order."""
 
 CORES = {

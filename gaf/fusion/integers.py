@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const
+from gaf.dialects.common.index import Expr, const, product
 from gaf.fusion.bounds import LIMIT, SMALL, UNKNOWN_SIZE, combine, size_bound
 from gaf.fusion.nodes import Node, NotFusible
 
@@ -157,10 +157,24 @@ def bound(builder: Builder, number: int) -> int | None:
         case "map" if node.dtype.is_bool:
             found = 1
         case "map" if node.function == "cast":
-            found = None if builder.node(node.args[0]).dtype.is_float else bound(builder, node.args[0])
+            inner = node.args[0]
+            found = fold_bound(builder, inner) if builder.node(inner).dtype.is_float else bound(builder, inner)
         case "map":
             found = combine(node.function, [bound(builder, a) for a in node.args])
     return found if found is not None and found < LIMIT else None
+
+
+def fold_bound(builder: Builder, number: int) -> int | None:
+    """A bound of a fold of integers that was computed in float32, or None."""
+    fold = builder.node(number)
+    if fold.kind not in ("reduce", "scan") or fold.function not in ("sum", "max", "min"):
+        return None
+    source = builder.node(fold.args[0])
+    if source.kind != "map" or source.function != "cast" or builder.node(source.args[0]).dtype.is_float:
+        return None
+    most = bound(builder, source.args[0])
+    terms = product(size_bound(builder.region.axes[a]) for a in fold.over).as_int() if fold.function == "sum" else 1
+    return None if most is None or terms is None else most * terms
 
 
 def expr_bound(builder: Builder, value: Expr) -> int | None:

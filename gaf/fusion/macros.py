@@ -271,7 +271,7 @@ def _calls(body: Any) -> set[str]:
 
 def recognise(region: Region, env: Sizes, family: str | None = None) -> str | None:
     """The name of what a region computes, or None: a norm, a softmax, or an activation of the op table."""
-    if len(region.outputs) != 1 or any(n.kind in ("contract", "coord", "rank") or n.guards for n in region.nodes):
+    if len(region.outputs) != 1 or any(n.kind in ("contract", "coord", "rank", "scan") or n.guards for n in region.nodes):
         return None
     reduced = {a for n in region.nodes if n.kind == "reduce" for a in n.over}
     try:

@@ -26,7 +26,7 @@ class Node:
     kind: "load" (external input at `index`; `value` outside the `guards`, if there are any), "map" (scalar
     function), "number", "extent" (dim value as float), "coord" (index as data), "reduce" (monoid over `over`),
     "contract" (sum of products over `over`), "rank" (what `function`, values or places, says of the elements along
-    `over` in the order `order`, along an axis of its own).
+    `over` in the order `order`, along an axis of its own), "scan" (running fold `function` along `over`, without the element itself if `exclusive`).
     """
 
     kind: str
@@ -40,6 +40,7 @@ class Node:
     over: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     order: str = ""
+    exclusive: bool = False
 
 
 @dataclass(frozen=True)

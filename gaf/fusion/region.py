@@ -20,6 +20,7 @@ from xdsl.irdl import IRDLOperation
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common import scalar
 from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
+from gaf.dialects.common.monoid import by_name
 from gaf.dialects.common.order import PLACES
 from gaf.dialects.graph.contract import GraphOp, location_name, tensor_type
 from gaf.dialects.graph.meaning import Dim, Guard, Meaning, Opaque, Piece, Rank, Read, Stage, View
@@ -262,6 +263,8 @@ class Builder:
             result = self.body(stage.body, reads, env, stage.dtype)
             if stage.rank is not None:
                 result = self.rank(op, stage.rank, result, env, over)
+            elif stage.scan is not None:
+                result = self.scan(op, stage, result, env)
             elif over:
                 arg = self.node(result)
                 if not arg.axes.issuperset(over):
@@ -288,6 +291,26 @@ class Builder:
         if rank.what == PLACES or not arg.dtype.is_int:
             return result
         return self.map("cast", [result], arg.dtype if arg.dtype in SMALL else dt.I32)
+
+    def scan(self, op: GraphOp, stage: Stage, number: int, env: Mapping[str, Expr]) -> int:
+        """A running fold along an axis, in float32; of integers where that is exact."""
+        scan, arg = stage.scan, self.node(number)
+        assert scan is not None
+        axis, extent = env[scan.dim].as_name(), next(d.extent for d in stage.dims if d.name == scan.dim)
+        if extent == 1:
+            return self.number(by_name(scan.monoid).identity, dt.F32) if scan.exclusive else number
+        if axis is None or axis not in arg.axes or self.region.axes[axis] != extent:
+            raise NotFusible(f"{op.name}: a running fold is read at other places than one axis of the result")
+        if arg.dtype.is_int or arg.dtype.is_bool:
+            most = integers.bound(self, number)
+            terms = extent.as_int() if scan.monoid == "sum" else 1
+            limit = min(integers.EXACT_FLOAT, SMALL.get(self.kind, integers.EXACT_FLOAT) + 1)
+            if scan.monoid == "prod" or most is None or terms is None or most * terms >= limit:
+                raise NotFusible(f"{op.name}: a running fold of {arg.dtype} may not be exact in float32; it stays on the host")
+        source = self.map("cast", [number], dt.F32) if arg.dtype != dt.F32 else number
+        node = Node("scan", dt.F32, arg.axes, (source,), scan.monoid, over=(axis,), exclusive=scan.exclusive)
+        result = self.add(node)
+        return self.map("cast", [result], dt.I32) if arg.dtype.is_int else result
 
     def reduction(self, number: int, monoid: str, over: Sequence[str]) -> int:
         """A fold over axes, in float32; integers and predicates where that is exact."""

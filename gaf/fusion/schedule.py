@@ -62,6 +62,8 @@ class Schedule:
 
     `looped`: the columns of the first level, which the second one sums, are walked in stacks with carried states.
 
+    `scanned`: the kernel makes running folds along the axis that is `reduced` and streamed.
+
     `ranked`: the kernel orders the elements along the lanes, which are `reduced` and streamed; this is the axis of
     those that it keeps.
 
@@ -79,6 +81,7 @@ class Schedule:
     split: Split | None = None
     looped: bool = False
     ranked: str | None = None
+    scanned: bool = False
 
     @property
     def nest(self) -> tuple[str, ...]:
@@ -111,6 +114,8 @@ class Schedule:
             return _joined_kind([stage.schedule.kind for stage in self.stages])
         if self.ranked is not None:
             return "sort+elementwise"
+        if self.scanned:
+            return "scan+elementwise"
         if not self.is_cube:
             return "reduction+elementwise" if self.reduced else "elementwise"
         parts = ["elementwise"] if self.levels[0][0].computed else []
@@ -216,8 +221,9 @@ def choose_schedules(region: Region) -> list[Schedule]:
         if node.kind == "load" and node.dtype not in (dt.F32, dt.F16, dt.BF16, dt.BOOL, dt.I32, dt.I64, dt.I16, dt.U8, dt.I8):
             raise NotFusible(f"{node.dtype} has no vector form yet")
     ordered = [n for n in region.nodes if n.kind == "rank"]
-    if ordered and (contracts or region.reductions()):
-        raise NotFusible("a sort beside reductions or matmuls")
+    scans = [n for n in region.nodes if n.kind == "scan"]
+    if (ordered or scans) and (contracts or region.reductions() or (ordered and scans)):
+        raise NotFusible("a sort or a running fold beside other folds or matmuls")
     if ordered:
         return [_ranked(region, ordered)]
     if not contracts:
@@ -251,7 +257,7 @@ def _check_guards(region: Region, tile: Collection[str | None]) -> None:
 
 
 def _reduced_axes(region: Region) -> list[str]:
-    return sorted({a for n in region.nodes if n.kind == "reduce" for a in n.over})
+    return sorted({a for n in region.nodes if n.kind in ("reduce", "scan") for a in n.over})
 
 
 def _check_affine(accesses: Sequence[_Access]) -> None:
@@ -284,7 +290,7 @@ def _pick_rows(
 def _check_loops(region: Region, loops: Sequence[str]) -> None:
     """No reduction is recomputed, and no output rewritten, for every step of a loop it doesn't depend on."""
     for node in region.nodes:
-        if node.kind in ("reduce", "contract", "rank") and not set(loops) <= node.axes | set(node.over):
+        if node.kind in ("reduce", "contract", "rank", "scan") and not set(loops) <= node.axes | set(node.over):
             lacks = sorted(set(loops) - node.axes - set(node.over))
             made = region.origins.get(region.nodes.index(node), "a reduction")
             raise NotFusible(f"{made} would be computed again for every step of an axis it doesn't have ({_sizes(region, lacks)})")
@@ -319,8 +325,9 @@ def _vector(region: Region) -> list[Schedule]:
     if list(region.axes.values()) == [const(1)]:
         return [Schedule(next(iter(region.axes)), None, ())]
     reduced = _reduced_axes(region)
-    if any(set(n.over) != set(reduced) for n in region.nodes if n.kind == "reduce"):
-        folds = {(region.origins.get(i, "a reduction"), tuple(n.over)) for i, n in enumerate(region.nodes) if n.kind == "reduce"}
+    scans = [n for n in region.nodes if n.kind == "scan"]
+    if any(set(n.over) != set(reduced) for n in region.nodes if n.kind in ("reduce", "scan")):
+        folds = {(region.origins.get(i, "a reduction"), tuple(n.over)) for i, n in enumerate(region.nodes) if n.kind in ("reduce", "scan")}
         shown = [f"{name} over {' x '.join(str(region.axes[a]) for a in over)}" for name, over in sorted(folds)]
         raise NotFusible("reductions over different axes: " + ", ".join(shown[:4]))
     stored = {n for o in region.outputs for e in o.index for n in e.names()} & set(region.axes)
@@ -329,7 +336,7 @@ def _vector(region: Region) -> list[Schedule]:
     if stray:
         raise NotFusible("an axis is neither stored nor reduced")
     legal = [a for a in region.axes if _may_be_lanes(region, accesses, a)]
-    windowed = _is_windowed(region, reduced) and not set(legal) <= set(reduced)
+    windowed = not scans and _is_windowed(region, reduced) and not set(legal) <= set(reduced)
     if windowed:
         legal = [a for a in legal if a not in reduced]
     if not legal:
@@ -370,6 +377,10 @@ def _vector(region: Region) -> list[Schedule]:
         names = {n for e in out.index for n in e.names()} & set(reduced)
         if names and names != set(reduced):
             raise NotFusible(f"output {number} has some of the axes that the kernel reduces, but not all")
+    if scans:
+        if any(not set(reduced) & {n for e in o.index for n in e.names()} for o in region.outputs):
+            raise NotFusible("an output lacks the axis of a running fold in the same kernel")
+        return [Schedule(lanes, rows, grid, inner, streamed=True, scanned=True)]
     streamed = Schedule(lanes, rows, grid, inner, streamed=True, folded=folded)
     whole = lanes in reduced and set(folded) <= {rows}
     along = any(n in reduced for o in region.outputs for e in o.index for n in e.names())

@@ -168,6 +168,9 @@ def region_work(region: Region, schedule: Schedule, env: Sizes) -> Work:
         elif node.kind == "reduce":
             source = region.nodes[node.args[0]]
             cycles, starts = _add(cycles, starts, "WholeReduceSum", count(source.axes | set(node.over)))
+        elif node.kind == "scan":
+            for call, times in (("Gather", 10), ("Add", 10)) if node.over[0] == schedule.lanes else (("Add", 1),):
+                cycles, starts = _add(cycles, starts, call, times * count(node.axes))
         elif node.kind == "rank":
             source = count(region.nodes[node.args[0]].axes)
             for call, times in _RANK:

@@ -6,6 +6,7 @@
 #include "gaf_compat.h"
 #include "gaf_cube.h"
 #include "gaf_random.h"
+#include "gaf_scan.h"
 #include "gaf_sort.h"
 #include "gaf_vector.h"
 

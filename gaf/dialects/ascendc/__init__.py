@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from gaf.dialects.ascendc import copy, counts, cube, kernel, queue, random, ranks, rows, sync, vector
+from gaf.dialects.ascendc import copy, counts, cube, kernel, queue, random, ranks, rows, scans, sync, vector
 from gaf.dialects.ascendc.api import ApiOp, AscendOp, pitch, tile
 from gaf.dialects.ascendc.attributes import (
     ATTRIBUTES,
@@ -23,7 +23,7 @@ from gaf.dialects.ascendc.builder import KernelBuilder
 from gaf.dialects.ascendc.kernel import ForOp, IfOp, KernelOp, LetOp, NodeOp, SectionOp
 from gaf.dialects.ascendc.types import TYPES, BufType, GmType, LocalType, MmadType, QueueType
 
-OPS = (*kernel.OPS, *queue.OPS, *copy.OPS, *vector.OPS, *rows.OPS, *counts.OPS, *random.OPS, *ranks.OPS, *cube.OPS, *sync.OPS)
+OPS = (*kernel.OPS, *queue.OPS, *copy.OPS, *vector.OPS, *rows.OPS, *counts.OPS, *random.OPS, *ranks.OPS, *scans.OPS, *cube.OPS, *sync.OPS)
 """Every op class of the dialect."""
 
 API_OPS = tuple(op for op in OPS if issubclass(op, ApiOp))
@@ -36,7 +36,7 @@ __all__ = [
     "HardEvent", "IfOp",
     "KernelBuilder", "KernelKind", "KernelOp", "LetOp", "LocalType", "MmadType", "Mon", "NodeOp", "Pipe",
     "Position",
-    "QueueType", "RoundMode", "Scalar", "SectionOp", "copy", "counts", "cube", "kernel", "pitch", "queue", "random", "ranks", "rows",
+    "QueueType", "RoundMode", "Scalar", "SectionOp", "copy", "counts", "cube", "kernel", "pitch", "queue", "random", "ranks", "rows", "scans",
     "sync", "tile",
     "vector",
 ]  # fmt: skip

@@ -64,8 +64,17 @@ class Rank:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """A running fold along `dim`: each element is the fold of the bodies up to its own, which `exclusive` leaves out."""
+
+    dim: str
+    monoid: str
+    exclusive: bool
+
+
+@dataclass(frozen=True)
 class Stage:
-    """One iteration space: `result[dims] = monoid over reduced of body(reads)`, or what `rank` says of the latter.
+    """One iteration space: `result[dims] = monoid over reduced of body(reads)`, or what `rank` or `scan` say.
 
     `dtype` is what the result is rounded to. Bodies on 16-bit floats are computed, and folded, in float32;
     values of earlier stages that stay inside an op have that type already.
@@ -78,6 +87,7 @@ class Stage:
     reduced: tuple[Dim, ...] = ()
     monoid: str | None = None
     rank: Rank | None = None
+    scan: Scan | None = None
 
 
 @dataclass(frozen=True)

@@ -246,9 +246,11 @@ class KernelBuilder:
         """Join two states of a monoid."""
         return self._add(MergeOp(monoid, [a], [b])).results[0]
 
-    def scan(self, monoid: str, value: SSAValue, carry: SSAValue, over: str) -> tuple[SSAValue, SSAValue]:
-        """Inclusive prefix fold along `over` starting from `carry`; returns (prefix, new carry)."""
-        prefix, last = self._add(ScanOp(monoid, value, carry, over)).results
+    def scan(
+        self, monoid: str, value: SSAValue, carry: SSAValue, over: str, exclusive: bool = False
+    ) -> tuple[SSAValue, SSAValue]:
+        """Prefix fold along `over` starting from `carry`; returns (prefix, new carry)."""
+        prefix, last = self._add(ScanOp(monoid, value, carry, over, exclusive)).results
         return prefix, last
 
     def rank(self, order: str, value: SSAValue, state: SSAValue, over: str) -> SSAValue:

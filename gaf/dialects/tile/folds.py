@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -14,6 +14,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -187,12 +188,16 @@ class MergeOp(IRDLOperation):
 
 @irdl_op_definition
 class ScanOp(IRDLOperation):
-    """Inclusive prefix fold of `value` along an axis, starting from `carry`; results: prefix, new carry."""
+    """Prefix fold of `value` along an axis, starting from `carry`; results: prefix, new carry.
+
+    A prefix includes its element, unless the scan is `exclusive`.
+    """
 
     name = "tile.scan"
 
     monoid_attr = prop_def(StringAttr, prop_name="monoid")
     over_attr = prop_def(StringAttr, prop_name="over")
+    exclusive_attr = opt_prop_def(UnitAttr, prop_name="exclusive")
     value = operand_def(TileType)
     carry = operand_def(TileType)
     prefix = result_def(TileType)
@@ -200,12 +205,18 @@ class ScanOp(IRDLOperation):
 
     traits = traits_def(Pure())
 
-    def __init__(self, monoid: str, value: SSAValue, carry: SSAValue, over: str) -> None:
+    def __init__(self, monoid: str, value: SSAValue, carry: SSAValue, over: str, exclusive: bool = False) -> None:
         super().__init__(
             operands=[value, carry],
-            properties={"monoid": StringAttr(monoid), "over": StringAttr(over)},
+            properties={
+                "monoid": StringAttr(monoid), "over": StringAttr(over), "exclusive": UnitAttr() if exclusive else None,
+            },
             result_types=[value.type, carry.type],
-        )
+        )  # fmt: skip
+
+    @property
+    def exclusive(self) -> bool:
+        return self.exclusive_attr is not None
 
     @property
     def monoid(self) -> str:
@@ -238,7 +249,7 @@ class ScanOp(IRDLOperation):
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {self.monoid}(")
         print_operands(printer, (self.value, self.carry))
-        printer.print_string(f") over [{self.over}]")
+        printer.print_string(f") over [{self.over}]{' exclusive' if self.exclusive else ''}")
         printer.print_op_attributes(self.attributes)
 
     @classmethod
@@ -249,7 +260,8 @@ class ScanOp(IRDLOperation):
             parser.raise_error("tile.scan has two operands: the tile and the carry")
         parser.parse_keyword("over")
         (over,) = parse_names(parser)
-        op = cls(monoid, operands[0], operands[1], over)
+        exclusive = parser.parse_optional_keyword("exclusive") is not None
+        op = cls(monoid, operands[0], operands[1], over, exclusive)
         op.attributes.update(parser.parse_optional_attr_dict())
         return op
 

@@ -588,8 +588,8 @@ class _Machine:
         prefix = np.empty_like(value)
         for i in range(value.shape[along]):
             at = (slice(None),) * along + (i,)
-            carry = np.asarray(monoid.merge(carry, value[at])).astype(value.dtype)
-            prefix[at] = carry
+            before, carry = carry, np.asarray(monoid.merge(carry, value[at])).astype(value.dtype)
+            prefix[at] = before if op.exclusive else carry
         return [prefix, carry]
 
     def _rank(self, op: RankOp) -> np.ndarray:

@@ -26,6 +26,7 @@ from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.lower_folds import FoldEmitter
 from gaf.passes.tile.lower_looped import LoopedEmitter
 from gaf.passes.tile.lower_ranks import RankEmitter
+from gaf.passes.tile.lower_scans import ScanEmitter
 
 UNIT = "u"  # axis of extent 1 for kernels without a parallel axis
 STRIDE = 25  # levels of a region that one recursion of the emission goes down at most
@@ -495,6 +496,9 @@ class RegionEmitter:
         """Compute and store all outputs inside the open loops."""
         if self.schedule.ranked is not None:
             RankEmitter(self).run(grid_axes)
+            return
+        if self.schedule.scanned:
+            ScanEmitter(self).run(grid_axes)
             return
         if self.schedule.streamed:
             FoldEmitter(self).stream(grid_axes)

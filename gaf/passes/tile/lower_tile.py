@@ -22,7 +22,7 @@ from gaf.dialects.common.index import DIMS, Expr, ceildiv, const, is_nonneg, max
 from gaf.dialects.common.lanes import LaneMap
 from gaf.dialects.tile.attributes import Guard
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
-from gaf.dialects.tile.folds import MergeOp, ReduceOp
+from gaf.dialects.tile.folds import MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
@@ -316,7 +316,7 @@ class Lowering:
                     e.numbers[op.res] = e.evaluate(op.value)
                 case MapOp() if isinstance(self.plan.number(op.res), Expr):
                     e.numbers[op.res] = e.numbers[self.plan.program.root(op.args[0])]
-                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp() | RankOp() | RankedOp():
+                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp() | RankOp() | RankedOp() | ScanOp():
                     e.node(op)
                     self._compute(op, e)
             self._free(at, e)

@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
-from gaf.dialects.tile.folds import MergeOp, ReduceOp
+from gaf.dialects.tile.folds import MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
@@ -45,6 +45,7 @@ from gaf.passes.tile.recipes.integers import ANY_WIDTH
 from gaf.passes.tile.recipes.lanes import TakeLanes, Transpose
 from gaf.passes.tile.recipes.ranks import Rank, Ranked
 from gaf.passes.tile.recipes.reductions import Reduce
+from gaf.passes.tile.recipes.scans import Scan
 from gaf.target import DEFAULT, Chip
 
 
@@ -156,7 +157,7 @@ class Plan(Memory):
                     self._load(op)
                 case StoreOp():
                     self._store(op)
-                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp() | RankOp() | RankedOp():
+                case FillOp() | IndexOp() | MapOp() | ReduceOp() | MergeOp() | RankOp() | RankedOp() | ScanOp():
                     self._compute(op)
             self._release(at)
 
@@ -372,6 +373,8 @@ class Plan(Memory):
                 recipe, kinds, at_form = self._reduce(op)
             case RankOp():
                 recipe, kinds, at_form = self._rank(op)
+            case ScanOp():
+                recipe, kinds = self._scan(op, form)
             case RankedOp():
                 recipe, kinds = Ranked(op.what, op.order), (Kind.FULL,)
             case _:
@@ -480,6 +483,13 @@ class Plan(Memory):
             got=kind,
             hint="add a tile.map cast to f32 before, and one back after",
         )
+
+    def _scan(self, op: ScanOp, form: Form) -> tuple[Recipe, tuple[Kind, ...]]:
+        if op.last not in self.program.in_place:
+            raise refuse(op, "a running fold whose state isn't the loop's own", hint="yield the state of tile.scan")
+        if op.over not in form.axes:
+            raise refuse(op, "a running fold over one element", got=str(tile_type(op.value)))
+        return Scan(op.monoid, op.exclusive, op.over == form.axes[-1]), (Kind.FULL, Kind.FULL)
 
     def _rank(self, op: RankOp) -> tuple[Recipe, tuple[Kind, ...], Form]:
         if op.res not in self.program.in_place:

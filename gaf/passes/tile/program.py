@@ -12,7 +12,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr
 from gaf.dialects.common.scalar import FUNCTIONS, convert
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp, ViewOp
-from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp
+from gaf.dialects.tile.folds import ContractOp, MergeOp, ReduceOp, ScanOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.rank import RankedOp, RankOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, WorkspaceOp, YieldOp
@@ -165,14 +165,14 @@ class Program:
             if isinstance(producer, ForOp) and self._rewrites(producer, value, arg):
                 self._alias[value] = result
                 continue
-            if not isinstance(producer, MergeOp | MapOp | ReduceOp | RankOp) or producer.parent is not op.body.block:
+            if not isinstance(producer, MergeOp | MapOp | ReduceOp | RankOp | ScanOp) or producer.parent is not op.body.block:
                 continue
             if self.root(value) is not value or value in self.numbers or value in self.lazy:
                 continue
             if sum(v is value for v in last.carried) > 1:
                 continue
-            # a merge reads the old state where it writes the new one; other recipes may need both at once
-            if not isinstance(producer, MergeOp | RankOp) and any(self.root(v) is result for v in producer.operands):
+            # these read the old state where they write the new one; other recipes may need both at once
+            if not isinstance(producer, MergeOp | RankOp | ScanOp) and any(self.root(v) is result for v in producer.operands):
                 continue
             if self.variable_allows(arg, producer):
                 self._alias[value] = result
@@ -276,7 +276,7 @@ def _typed(value: int | float, kind: dt.DType) -> int | float:
 def check_supported(program: Program) -> None:
     """Raise UnsupportedError for ops of the vector program that have no lowering."""
     supported = (
-        LoadOp, StoreOp, MoveOp, FillOp, IndexOp, MapOp, ReduceOp, MergeOp, RankOp, RankedOp, GridOp, ForOp, YieldOp,
+        LoadOp, StoreOp, MoveOp, FillOp, IndexOp, MapOp, ReduceOp, MergeOp, RankOp, RankedOp, ScanOp, GridOp, ForOp, YieldOp,
         SyncOp, WorkspaceOp,
     )  # fmt: skip
     for op in program.position:

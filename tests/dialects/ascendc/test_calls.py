@@ -21,6 +21,7 @@ from gaf.dialects.ascendc import (
     random,
     ranks,
     rows,
+    scans,
     sync,
     vector,
 )
@@ -519,6 +520,7 @@ def test_every_call_is_tested() -> None:
         cube.SetHf32Op,  # tests/runtime/test_hf32.py
         random.Random24Op,  # tests/runtime/test_random.py
         *ranks.OPS,  # tests/runtime/test_ordered_rows.py
+        *scans.OPS,  # tests/runtime/test_scans.py
     }
     assert set(API_OPS) - tested == set(sync.OPS), "calls of the unit sync are tested in test_interpreter.py"
 

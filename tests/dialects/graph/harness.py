@@ -139,6 +139,14 @@ def run_stage(
         order = stable_order(rows, -1, stage.rank.order)[..., : shape[axis]]
         kept = order if stage.rank.what == PLACES else np.take_along_axis(rows, order, -1)
         result = np.moveaxis(kept, -1, axis)
+    elif stage.scan is not None:
+        axis = [d.name for d in stage.dims].index(stage.scan.dim)
+        fold = {"sum": np.add, "prod": np.multiply}[stage.scan.monoid]
+        total = fold.accumulate(result, axis=axis, dtype=result.dtype)
+        if stage.scan.exclusive:
+            first = np.full_like(np.take(result, [0], axis), fold.identity)
+            total = np.concatenate([first, np.delete(total, -1, axis)], axis)
+        result = total
     elif stage.monoid is not None:
         axes = tuple(range(len(stage.dims), len(dims)))
         result = np.asarray(monoid.by_name(stage.monoid).fold(result, axes))

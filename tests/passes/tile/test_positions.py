@@ -45,8 +45,8 @@ def test_running_folds_under_the_rules_of_the_machine(op: Any, axis: int) -> Non
     assert result.ok and not result.violations
 
 
-def test_long_running_folds_stay_on_the_host_and_say_why() -> None:
-    fused = compiled(CumSumOp, (4, SHORT_SCAN + 1), axis=1, exclusive=False, reverse=False)
+def test_long_running_folds_from_the_end_stay_on_the_host_and_say_why() -> None:
+    fused = compiled(CumSumOp, (4, SHORT_SCAN + 1), axis=1, exclusive=False, reverse=True)
     assert not fused.kernels and f"at most {SHORT_SCAN}" in fused.fallbacks[0]
 
 

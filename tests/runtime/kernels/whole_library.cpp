@@ -106,6 +106,8 @@ extern "C" __global__ __aicore__ void whole_library(GM_ADDR a, GM_ADDR b, GM_ADD
     gaf::Random24(xi, xi, xi, xi, 7, 5);
     gaf::RankTile<true>(x, y, z, 3, 5, 2, 0), gaf::RankTile<false>(x, y, z, 3, 5, 2, 5);
     gaf::RankValues<true>(x, y, xi, 3, 2), gaf::RankValues<false>(x, y, xi, 3, 2), gaf::RankPlaces(xi, x, 3, 2);
+    gaf::ScanLanes<gaf::Mon::SUM, false>(x, y, y, z, 3, 5), gaf::ScanLanes<gaf::Mon::MAX, true>(x, y, y, z, 3, 5);
+    gaf::ScanRows<gaf::Mon::PROD, false>(x, y, y, 3, 5), gaf::ScanRows<gaf::Mon::MIN, true>(x, y, y, 3, 5);
     gaf::Rsqrt1(x, y, z, 5);
     gaf::Recip1(x, y, z, 5);
     gaf::Tanh1(x, y, u, 5), gaf::Erf1(x, y, u, 5), gaf::Sin1(x, y, u, 5), gaf::Cos1(x, y, u, 5);

@@ -34,6 +34,7 @@ from gaf.dialects.graph.meaning import (
     Opaque,
     Rank,
     Read,
+    Scan,
     Stage,
     identity_read,
     kept_read,
@@ -211,12 +212,20 @@ class ScanOp(GraphOp):
         return [finish(total, self.result_tensor_types()[0].dtype, wide)]
 
     def meaning(self) -> Meaning | Opaque:
+        """A running fold; from the end, as `folds`."""
+        (x,), attrs = self.operand_tensor_types(), self.attrs()
+        if attrs["reverse"]:
+            return self.folds()
+        scan = Scan(f"d{norm_axis(attrs['axis'], x.rank, self.name)}", self.MONOID, bool(attrs["exclusive"]))
+        return Meaning((Stage(result_dims(x.shape), (identity_read(x.rank, operand=0),), Arg(0), x.dtype, scan=scan),))
+
+    def folds(self) -> Meaning | Opaque:
         """A fold for each result over the whole axis, in which elements of the other side count as the identity."""
         (x,), attrs = self.operand_tensor_types(), self.attrs()
         axis = norm_axis(attrs["axis"], x.rank, self.name)
         size = x.shape[axis].as_int()
         if size is None or size > SHORT_SCAN:
-            return Opaque(f"a running fold of {x.shape[axis]} elements has no schedule (at most {SHORT_SCAN})")
+            return Opaque(f"a running fold from the end of {x.shape[axis]} elements (at most {SHORT_SCAN})")
         before, at = Coord("r"), Coord(f"d{axis}")
         first, second = (at, before) if attrs["reverse"] else (before, at)
         counts = call("lt" if attrs["exclusive"] else "le", first, second)
@@ -272,7 +281,7 @@ class CumProdOp(ScanOp):
     FOLD = np.multiply
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
-        meaning = self.meaning()
+        meaning = self.folds()
         if ctx.opset < 26 and isinstance(meaning, Meaning):
             return export_meaning(ctx, meaning, inputs, self.operand_tensor_types(), self.result_tensor_types())
         if ctx.opset < 26:

@@ -128,6 +128,11 @@ void RankedValues(float* dst, const float* state, uint32_t rows, uint32_t kept, 
                   bool largest);
 void RankedPlaces(int32_t* dst, const float* state, uint32_t rows, uint32_t kept, uint32_t pitch, uint32_t statePitch);
 
+// Running folds, mon 0..3 = gaf::Mon, that continue from `carry` and update it; see gaf_scan.h.
+void ScanLanes(float* dst, float* carry, const float* src, uint32_t rows, uint32_t lanes, uint32_t pitch, int mon,
+               bool exclusive);
+void ScanRows(float* dst, float* carry, const float* src, uint32_t rows, uint32_t pitch, int mon, bool exclusive);
+
 // Strided movement of bytes: `runs` runs.
 void CopyRuns(void* dst, const void* src, uint64_t runBytes, uint32_t runs, int64_t dstStride,
               int64_t srcStride);
