@@ -13,6 +13,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gaf.dialects.ascendc.sync import FLAG_LIMIT
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, mod, product
 from gaf.dialects.common.lanes import MAX_LANES, MAX_STEP, lane_map
@@ -25,6 +26,7 @@ from gaf.fusion.split import Split, choose_split
 
 CUBE_DTYPES = (dt.F32, dt.F16, dt.BF16)
 MAX_INPUTS = 64  # kernel arguments: their addresses are 512 bytes of the launch
+MAX_HANDOVERS = FLAG_LIMIT // 2  # operands and results of matmuls in a row: each takes two of the flags that cores have
 WHOLE_ROW = 4096  # elements of a row up to which a core keeps it rather than shares it with others
 
 
@@ -589,8 +591,12 @@ def _cube(region: Region, contracts: Sequence[int]) -> list[Schedule]:
         if region.nodes[right].kind != "load":
             made = f" (by {region.origins[right]})" if right in region.origins else ""
             raise NotFusible(f"the right operand of {_matmul_name(region, c)} is computed here{made}; only the left one can be")
-    if len(levels) > 2:
-        raise NotFusible(f"more than two matmuls in a row in one kernel ({len(levels)})")
+    computed = sum(region.nodes[region.nodes[level[0]].args[0]].kind != "load" for level in levels)
+    if len(levels) + computed > MAX_HANDOVERS:
+        raise NotFusible(
+            f"a kernel with {len(levels)} matmuls in a row hands over {len(levels) + computed} times between cube and "
+            f"vector cores > {MAX_HANDOVERS}"
+        )
     types = region.input_types
     operands = {i for c in contracts for i in region.nodes[c].args if region.nodes[i].kind == "load"}
     used_elsewhere = {i for n in region.nodes if n.kind != "contract" for i in n.args} | {o.node for o in region.outputs}

@@ -3,13 +3,15 @@
 
 Twenty-six lookups in as many tables that end in one concatenated tensor have no joint iteration space: every
 piece has its own. Each becomes a region of its own that writes its part of the result; one launch runs them one after
-the other, without barriers, every one shared out to all cores.
+the other, without barriers, every one shared out to all cores. Where a region of the kernel reads the concatenation, the
+pieces are assembled in workspace, and all cores wait for each other before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -83,6 +85,73 @@ def side_by_side(
     return whole, found
 
 
+def assembled(
+    ops: Sequence[Operation], outputs: Sequence[SSAValue], strict: bool = False, memo: Memo | None = None
+) -> tuple[Region, list[Schedule]]:
+    """A kernel whose first regions write the pieces of a concatenation to workspace, for a last one that reads it.
+
+    Raises NotFusible if no concatenation of the group is all that its pieces are for, or a region has no schedule.
+    """
+    members, memo = set(ops), memo if memo is not None else {}
+    cut = next((v for v in _concatenations(ops, members) if _is_cut(v, ops, outputs, members)), None)
+    if cut is None:
+        raise NotFusible("no concatenation between two parts of the group")
+    groups = _groups([cut], members)
+    if not 2 <= len(groups) < MAX_REGIONS:
+        raise NotFusible(f"{len(groups)} regions before a region of one kernel, not 2 to {MAX_REGIONS - 1}")
+    below = set(_below(cut, members))
+    above = [op for op in ops if op not in below]
+    key = (cut, tuple(outputs), frozenset(above), strict)
+    if key not in memo:
+        try:
+            region = build_region(above, outputs, strict)
+            memo[key] = region, kernel_schedules(region)
+        except NotFusible as error:
+            memo[key] = str(error)
+    known = memo[key]
+    if isinstance(known, str):
+        raise NotFusible(known)
+    last, choices = known
+    pieces = [_analysed(group, ops, members, [cut], strict, memo) for group in groups]
+    if any(schedules[0].is_cube for _, schedules in pieces):
+        raise NotFusible("a matmul before another one that reads its result as a piece of a concatenation")
+    inputs = dict.fromkeys(v for r in (*(r for r, _ in pieces), last) for v in r.inputs if v is not cut and not isinstance(v, Handed))
+    if len(inputs) > MAX_INPUTS:
+        raise NotFusible(f"{len(inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
+    whole = Region(inputs=list(inputs), outputs=[Output(-1, (), tensor_type(v)) for v in outputs])
+    handed = Handed("pieces", tensor_type(cut))
+    first: list[Stage] = []
+    for region, schedules in pieces:
+        first += [_into(stage, handed) for stage in _stages(region, range(len(region.outputs)), schedules[0])]
+    found = []
+    for schedule in choices:
+        head, *others = _stages(last, range(len(outputs)), schedule)
+        stages = [replace(head, barrier=True), *others]
+        stages = [replace(stage, region=_renamed(stage.region, {cut: handed})) for stage in stages]
+        core = next((s.schedule for s in stages if s.schedule.is_cube), stages[0].schedule)
+        found.append(replace(core, stages=(*first, *stages)))
+    return whole, found
+
+
+def _concatenations(ops: Sequence[Operation], members: set[Operation]) -> list[SSAValue]:
+    return [r for op in ops for r in op.results if len(_arms(r, 0, members)) > 1]
+
+
+def _is_cut(value: SSAValue, ops: Sequence[Operation], outputs: Sequence[SSAValue], members: set[Operation]) -> bool:
+    """Whether nothing but `value` leads from the ops that it is made by to other ops of the group and its results."""
+    below = set(_below(value, members))
+    made = {r for op in below for r in op.results}
+    others = [op for op in ops if op not in below]
+    return bool(others) and not any(v in made for v in outputs) and not any(
+        v in made and v is not value for op in others for v in op.operands
+    )  # fmt: skip
+
+
+def _into(stage: Stage, handed: Handed) -> Stage:
+    """A stage that stores its results as pieces of an array."""
+    return replace(stage, stores=tuple(t if isinstance(t, Handed) else handed for t in stage.stores))
+
+
 def _analysed(
     arms: Sequence[_Arm],
     ops: Sequence[Operation],
@@ -121,8 +190,8 @@ def kernel_of(
     memo: Memo | None = None,
 ) -> tuple[Region, list[Schedule]]:
     """The region of a group and its schedules, best first: as one region (in stages if need be, or if `in_stages`
-    says so), else side by side; the other way round for many pieces. Raises NotFusible with the reason against one
-    region. `memo` holds what one search has found out before.
+    says so), else side by side; the other way round for many pieces; else one region behind others side by side.
+    Raises NotFusible with the reason against one region. `memo` holds what one search has found out before.
     """
     if len(_groups(outputs, set(ops))) >= MANY:
         try:
@@ -134,10 +203,12 @@ def kernel_of(
         return region, kernel_schedules(region, in_stages)
     except NotFusible as error:
         reason = error
-    try:
-        return side_by_side(ops, outputs, strict, memo)
-    except NotFusible:
-        raise reason from None
+    for way in (side_by_side, assembled):
+        try:
+            return way(ops, outputs, strict, memo)
+        except NotFusible:
+            pass
+    raise reason
 
 
 def _groups(outputs: Sequence[SSAValue], members: set[Operation]) -> list[list[_Arm]]:
@@ -223,6 +294,5 @@ def _stages(region: Region, results: Sequence[int], schedule: Schedule) -> list[
     return found
 
 
-def _renamed(region: Region, names: Mapping[Handed, Handed]) -> Region:
-    inputs = [names.get(v, v) if isinstance(v, Handed) else v for v in region.inputs]
-    return replace(region, inputs=inputs)
+def _renamed(region: Region, names: Mapping[Any, Handed]) -> Region:
+    return replace(region, inputs=[names.get(v, v) for v in region.inputs])

@@ -100,13 +100,13 @@ def test_names_of_scale_and_softmax() -> None:
 def test_an_illegal_match_is_refused_with_the_reason() -> None:
     n = Net(a=[24, 24], b=[24, 24])
     y = n["a"]
-    for name in "xyz":
+    for name in "wxyz":
         y = n.op(MatMulOp, y, n["b"], name=name)
-    with gaf.fusion_rules(FusionRule("no", [(slot, ["MatMul"]) for slot in "abc"], lambda s: 1.0)):
+    with gaf.fusion_rules(FusionRule("no", [(slot, ["MatMul"]) for slot in "abcd"], lambda s: 1.0)):
         p = plan(n.finish(y), enable_autofuse=False)
     assert joined(p) == []
     (refused,) = [d for d in p.decisions if d.rule == "no"]
-    assert not refused.fused and "more than two matmuls" in refused.reason and refused.members == ["x", "y", "z"]
+    assert not refused.fused and "4 matmuls in a row" in refused.reason and refused.members == ["w", "x", "y", "z"]
 
 
 def test_a_match_that_is_not_convex_is_refused() -> None:

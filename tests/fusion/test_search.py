@@ -25,6 +25,7 @@ from gaf.dialects.graph.ops.slice import SliceOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
+from gaf.frontend.language.program import program_from_text
 from gaf.fusion import names
 from gaf.fusion.region import NotFusible
 from gaf.fusion.search import FusionPlan, check_acyclic
@@ -257,3 +258,18 @@ def test_equal_groups_are_refused_with_names_of_their_own() -> None:
     for decision in refused:
         named = {word.strip(");,") for word in decision.reason.split() if word.startswith(("layer.", "(layer."))}
         assert {w.removeprefix("(") for w in named} <= set(decision.members)
+
+
+@pytest.mark.parametrize(("layers", "kernels"), [(3, 1), (4, 2)])
+def test_layers_in_a_row_are_one_kernel_while_there_are_flags(layers: int, kernels: int) -> None:
+    """Each layer's rows go to the next through workspace, with two flags of the cores for each hand-over."""
+    sizes = (13, 40, 24, 16, 8)[: layers + 1]
+    weights = ", ".join(f"w{i}: f32[{a}, {b}]" for i, (a, b) in enumerate(zip(sizes, sizes[1:])))
+    value = "x"
+    for i in range(layers):
+        value = f"relu(matmul({value}, w{i}))"
+    fused = gaf.fuse(program_from_text(f"model m(x: f32[N, 13], {weights}) {{ y = {value} }}").model())
+    assert len(fused.fused_ops) == kernels
+    for engine in ("tile", "interpreter"):
+        result = fused.verify(engine=engine)
+        assert result.ok and not result.violations, (engine, result)

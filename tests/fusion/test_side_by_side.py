@@ -14,19 +14,22 @@ import gaf
 from gaf import compiler
 from gaf.config import FusionConfig
 from gaf.dialects.common import dtype as dt
+from gaf.dialects.graph.contract import GraphOp
 from gaf.dialects.graph.ops.binary import MulOp
 from gaf.dialects.graph.ops.index import GatherOp
 from gaf.dialects.graph.ops.matmul import MatMulOp
 from gaf.dialects.graph.ops.reduce import ReduceSumOp
-from gaf.dialects.graph.ops.shape import UnsqueezeOp
+from gaf.dialects.graph.ops.shape import TransposeOp, UnsqueezeOp
 from gaf.dialects.graph.ops.slice import ConcatOp
 from gaf.dialects.graph.ops.unary import ExpOp, NegOp, ReluOp, TanhOp
 from gaf.errors import UnsupportedError
+from gaf.fusion.opgraph import is_constant
 from gaf.fusion.refit import Failure
 from gaf.fusion.region import NotFusible, build_region
 from gaf.fusion.search import plan_fusion
-from gaf.fusion.side_by_side import kernel_of, side_by_side
+from gaf.fusion.side_by_side import assembled, kernel_of, side_by_side
 from gaf.fusion.stages import kernel_schedules
+from gaf.fusion.work import region_work, sizes
 from gaf.runtime.compiler import find_compiler
 from tests.fusion.helpers import Net, members, plan
 
@@ -45,6 +48,52 @@ def bags(axis: int, tables: int = 4) -> Net:
         parts = [n.op(UnsqueezeOp, p, axes=(1,)) for p in parts]
     n.finish(n.op(ConcatOp, *parts, axis=axis))
     return n
+
+
+def pairs(shared: bool = False) -> Net:
+    """Products of all pairs of looked-up sums, and one of the sums times them if it is `shared`."""
+    n = Net(x=[6, 16])
+    rng = np.random.default_rng(1)
+    parts = [n["x"]]
+    for i in range(3):
+        rows = n.op(
+            GatherOp, n.constant(rng.normal(size=(50 + i, 16))), n.constant(rng.integers(0, 50, size=(6, 3)), dt.I64),
+            axis=0, wrap=False,
+        )  # fmt: skip
+        parts.append(n.op(ReduceSumOp, rows, axes=(1,), keepdims=False))
+    stacked = n.op(ConcatOp, *(n.op(UnsqueezeOp, p, axes=(1,)) for p in parts), axis=1)
+    result = n.op(MatMulOp, stacked, n.op(TransposeOp, stacked, perm=(0, 2, 1)))
+    if shared:
+        scale = n.op(UnsqueezeOp, n.op(ReduceSumOp, parts[-1], axes=(1,), keepdims=True), axes=(1,))
+        result = n.op(MulOp, result, scale)
+    n.finish(result)
+    return n
+
+
+def test_pieces_are_assembled_for_a_matmul_in_the_same_kernel() -> None:
+    fused = gaf.fuse(pairs().model)
+    assert len(fused.fused_ops) == 1 and not fused.host_ops
+    engines = ["tile", "interpreter"] + (["check", "host"] if find_compiler() is not None else [])
+    for engine in engines:
+        result = fused.verify(engine=engine)
+        assert result.ok and not result.violations, str(result)
+    assert fused.kernels[0].source.count("SyncAll") == 2  # once for each kind of core
+
+
+def test_what_is_assembled_counts_as_workspace() -> None:
+    model = pairs().model
+    ops = [op for op in model.block.ops if isinstance(op, GraphOp) and not is_constant(op)]
+    region, (schedule, *_) = assembled(ops, list(model.returned))
+    work = region_work(region, schedule, sizes(None))
+    assert work.handed == 2 * 4 * 6 * 4 * 16 and work.barriers == 1
+    assert work.writes == (4 * 6 * 4 * 4,)
+
+
+def test_a_piece_with_another_use_is_not_assembled() -> None:
+    model = pairs(shared=True).model
+    ops = [op for op in model.block.ops if isinstance(op, GraphOp) and not is_constant(op)]
+    with pytest.raises(NotFusible, match="no concatenation between two parts"):
+        assembled(ops, list(model.returned))
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])

@@ -78,7 +78,7 @@ def lower_region(
     spaces: dict[tuple, str] = {}
     for stage in stages:
         for target in stage.stores:
-            if isinstance(target, Handed):
+            if isinstance(target, Handed) and target not in handed:
                 handed[target] = _free(target.name_hint, {*symbols, *inputs, *outputs, *handed.values()})
         emitters.append(
             RegionEmitter(
