@@ -284,10 +284,12 @@ def count_unverified_apart(case: Case, fused: Any) -> dict[str, Any]:
 
 
 def _nodes(op: Any) -> tuple[str, ...]:
-    """The model nodes that a kernel computes; a slice of a packed matmul has the name of the matmul, so no views."""
+    """The model nodes that a kernel computes; a slice of a packed matmul has the name of the matmul, so no views but
+    concatenations.
+    """
     from gaf.fusion.names import node_name
 
-    views = [o for o in op.members if o.IS_VIEW]
+    views = [o for o in op.members if o.IS_VIEW and o.meaning().is_simple]
     named = [o for o in op.members if o not in views and o.name != "graph.constant"] or views
     return tuple(dict.fromkeys(node_name(o) for o in named))
 
