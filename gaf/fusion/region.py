@@ -352,8 +352,6 @@ class Builder:
                 return const(int(node.value))
             if node.guards:
                 raise NotFusible(f"{op.name}: the indices are padded or concatenated in the same group")
-            if any(reads_in(e) for e in node.index):
-                raise NotFusible(f"{op.name}: the indices are looked up by other indices in the same group")
             if node.kind == "load" and node.dtype in (dt.I32, dt.I64):
                 return Expr({(Func("read", node.index, f"in{node.input}"),): 1})
             raise NotFusible(f"{op.name}: the indices are computed in the same group")
