@@ -17,7 +17,7 @@ WRITTEN = ("graph.foreign", "graph.generic", "graph.custom")  # what they mean i
 # frontends and passes make them, users never write them
 MADE = (
     *("graph.assume_shape", "graph.positions", "graph.max_pool_positions", "graph.loop", "graph.if"),
-    *("graph.overlap", "graph.run_salt"),
+    *("graph.overlap", "graph.run_salt", "graph.random_uniform", "graph.random_normal"),
 )
 OPERATORS = [op for op in registry.all_ops() if op not in HELD and op.name not in WRITTEN + MADE]
 
