@@ -55,11 +55,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Home:
-    """Where a value lives: a slot, or a tensor of a queue."""
+    """Where a value lives: a slot, with a copy for each of some turns of a loop, or a tensor of a queue."""
 
     form: Form
     slot: Slot | None = None
     queue: Group | None = None
+    copies: int = 1
 
 
 @dataclass

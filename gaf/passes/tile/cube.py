@@ -18,6 +18,7 @@ from gaf.dialects.tile.types import GmType
 from gaf.passes.tile.forms import Address, Windows, axis_ranges, element_offset, linear, loops_around, refuse, tile_type
 from gaf.passes.tile.handover import FRACTAL, HandOver, Part, Step, check_order, collect_handovers, steps
 from gaf.passes.tile.program import is_cube_op
+from gaf.passes.tile.skew import lags
 from gaf.passes.tile.window_rows import WindowRows, window_rows
 
 MAX_ROWS, MAX_COLUMNS = 128, 256
@@ -82,6 +83,13 @@ class CubePlan:
     handovers: list[HandOver]
     parts: dict[SSAValue, Part] = field(default_factory=dict)
     """Collected or contracted value -> the part that it is."""
+    lags: dict[Operation, int] = field(default_factory=dict)
+    """Turns of the ring by which an op is behind the first ones of its round."""
+
+    @property
+    def depth(self) -> int:
+        """Turns by which the last ops of a round are behind."""
+        return max(self.lags.values(), default=0)
 
     @property
     def body(self) -> IRBlock:
@@ -109,7 +117,7 @@ class CubePlan:
     def steps(self, side: str) -> list[Step]:
         """What a unit ("aic" or "aiv") does in one round: its ops, waits and sets, in order."""
         ops = [op for op in self.body.ops if is_cube_op(op) == (side == "aic") and not isinstance(op, YieldOp)]
-        return steps(ops, self.handovers, side)
+        return steps(ops, self.handovers, side, self.lags)
 
 
 def plan_cube(kernel: KernelOp) -> CubePlan | None:
@@ -133,6 +141,8 @@ def plan_cube(kernel: KernelOp) -> CubePlan | None:
             expected=plan.rows,
             got=", ".join(sorted(others)),
         )
+    if ring is not None:
+        plan.lags.update(lags(ring, handovers))
     check_order(plan.steps("aic"), plan.steps("aiv"), handovers)
     return plan
 

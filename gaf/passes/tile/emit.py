@@ -14,7 +14,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, ExprLike, const, expr, maximum, minimum
 from gaf.dialects.tile.structure import ForOp, WorkspaceOp
 from gaf.passes.diagnostics import location_text
-from gaf.passes.tile.buffers import Group, Home, Leaf, Slot
+from gaf.passes.tile.buffers import Group, Home, Leaf, Slot, slot_bytes
 from gaf.passes.tile.forms import axis_ranges, loops_around, pitch, refuse, tile_type
 from gaf.passes.tile.plan import Plan
 from gaf.passes.tile.recipes.base import Arg, Calls, Kind
@@ -40,6 +40,8 @@ class Emitter:
         self.fields: set[str] = {n for n, _ in kb.tiling}
         self._named: list[dict[Expr, Expr]] = [{}]
         self._node: str | None = None
+        self.turn: Expr = const(0)
+        """Number of the current round, which chooses among the copies of a tile."""
         self.arrays: dict[SSAValue, SSAValue] = {}
         for name, arg in zip(self.kernel.arg_names.data, self.kernel.body.block.args, strict=True):
             self.arrays[arg] = kb.arg(name)
@@ -256,6 +258,10 @@ class VectorEmitter(Emitter):
         root = self.plan.program.root(value)
         home, tensor, made = self.plan.homes[root], self.tensors[root], self._made[root]
         narrowed = [a for a in home.form.axes if self.windows[a] != made[a]]
+        if home.copies > 1:
+            size = slot_bytes(home.form.bytes) // home.form.dtype.bytes
+            first = self.name(self.name(self.turn % home.copies, "copy") * self.name(size, "copy_count"), "copy_at")
+            tensor = self.kb.slice(tensor, first, self.name(size, "copy_count"))
         if not narrowed:
             return tensor
         axis = narrowed[0]

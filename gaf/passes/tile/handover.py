@@ -9,7 +9,7 @@ run the same rounds, and within a round the ops, waits and sets in the order of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import IntegerAttr
@@ -79,12 +79,13 @@ class HandOver:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step of a unit's round: an op of the grid, or a wait for or set of a flag of a hand-over."""
+    """One step of a unit's round: an op of it, or a wait for or set of a flag of a hand-over; `lag` turns behind."""
 
     kind: str  # "op", "wait" or "set"
     op: Operation | None = None
     handover: HandOver | None = None
     is_full: bool = False
+    lag: int = 0
 
 
 def collect_handovers(kernel: KernelOp, grid: GridOp, ring: ForOp | None = None) -> list[HandOver]:
@@ -102,7 +103,7 @@ def collect_handovers(kernel: KernelOp, grid: GridOp, ring: ForOp | None = None)
         if source == "l0c" and target == "l1":
             raise refuse(move, "a block that goes back to L1 has no lowering yet", got="l0c -> l1")
         to_cube = target == "l1"
-        producer = _top(move.source.owner, body)
+        producer = top_op(move.source.owner, body)
         if producer is None or (to_cube and not _is_row_loop(producer, move.source)):
             raise refuse(
                 move,
@@ -136,7 +137,7 @@ def _cube_runs(body: Block) -> dict[Operation, int]:
     return runs
 
 
-def _top(op: object, body: Block) -> Operation | None:
+def top_op(op: object, body: Block) -> Operation | None:
     """The op of a round that an op stands in."""
     at = op if isinstance(op, Operation) else None
     while at is not None and at.parent is not body:
@@ -152,7 +153,7 @@ def _readers(move: MoveOp, body: Block, to_cube: bool) -> list[Operation]:
     users: list[Operation] = [u.operation for u in move.res.uses] if to_cube else [move]
     if to_cube and any(not isinstance(u, ContractOp) for u in users):
         raise refuse(move, "a tile in L1 is an operand of matmuls only")
-    found = [_top(u, body) for u in users]
+    found = [top_op(u, body) for u in users]
     if None in found:
         raise refuse(move, "a hand-over leaves its round")
     return [op for op in found if op is not None]
@@ -222,7 +223,9 @@ def _assign_flags(grid: GridOp, handovers: Sequence[HandOver]) -> None:
 # -- order ------------------------------------------------------------------------------------------
 
 
-def steps(ops: Sequence[Operation], handovers: Sequence[HandOver], side: str) -> list[Step]:
+def steps(
+    ops: Sequence[Operation], handovers: Sequence[HandOver], side: str, lags: Mapping[Operation, int]
+) -> list[Step]:
     """The round of a unit that runs `ops`: waits before the first op that needs them, sets after the last."""
     order = {op: i for i, op in enumerate(ops)}
     before: dict[Operation, list[Step]] = {}
@@ -231,11 +234,11 @@ def steps(ops: Sequence[Operation], handovers: Sequence[HandOver], side: str) ->
         writes = handover.writer == side
         mine = sorted({order[op] for op in (handover.writers if writes else handover.readers)})
         first, last = ops[mine[0]], ops[mine[-1]]
-        before.setdefault(first, []).append(Step("wait", handover=handover, is_full=not writes))
-        after.setdefault(last, []).append(Step("set", handover=handover, is_full=writes))
+        before.setdefault(first, []).append(Step("wait", None, handover, not writes, lags.get(first, 0)))
+        after.setdefault(last, []).append(Step("set", None, handover, writes, lags.get(last, 0)))
     found: list[Step] = []
     for op in ops:
-        found += [*before.get(op, ()), Step("op", op), *after.get(op, ())]
+        found += [*before.get(op, ()), Step("op", op, lag=lags.get(op, 0)), *after.get(op, ())]
     return found
 
 
@@ -243,17 +246,19 @@ def check_order(aic: Sequence[Step], aiv: Sequence[Step], handovers: Sequence[Ha
     """Prove that the two programs never wait for each other in a circle, and that no flag is lost or left over.
 
     Each flag has one unit that sets and one that waits, so the order in which the units get on doesn't matter: one
-    run of both decides, and as many rounds as the deepest ring plus two cover the periodic pattern. Raises
-    InternalError.
+    run of both decides, and as many rounds as the deepest ring plus two cover the periodic pattern. Where steps are
+    behind, rounds are turns of grid tiles, whose last ones are caught up before the next tile. Raises InternalError.
     """
+    deep = max((step.lag for step in (*aic, *aiv)), default=0)
     for rounds in range(MAX_SLOTS + 3):
-        _run([aic, aiv], handovers, rounds)
+        for turns in range(1, MAX_SLOTS + 2) if deep else (1,):
+            _run([aic, aiv], handovers, rounds, turns)
 
 
-def _run(programs: Sequence[Sequence[Step]], handovers: Sequence[HandOver], rounds: int) -> None:
+def _run(programs: Sequence[Sequence[Step]], handovers: Sequence[HandOver], tiles: int, turns: int) -> None:
     counts: dict[tuple[int, bool, int], int] = {}
     waits = [
-        _events(program, handovers, side, rounds)
+        _events(program, handovers, side, tiles, turns)
         for program, side in zip(programs, ("aic", "aiv"), strict=True)
     ]
     pending = [next(w, None) for w in waits]
@@ -272,19 +277,22 @@ def _run(programs: Sequence[Sequence[Step]], handovers: Sequence[HandOver], roun
         if not progress:
             raise InternalError(f"the cube and the vector program wait for each other: {pending}")
     if any(counts.values()):
-        raise InternalError(f"flags are left over after {rounds} rounds: {counts}")
+        raise InternalError(f"flags are left over after {tiles * turns} rounds: {counts}")
 
 
 def _events(
-    program: Sequence[Step], handovers: Sequence[HandOver], side: str, rounds: int
+    program: Sequence[Step], handovers: Sequence[HandOver], side: str, tiles: int, turns: int
 ) -> Iterator[tuple[str, tuple[int, bool, int]]]:
-    for number in range(rounds):
-        for step in program:
-            if step.handover is None or (
-                step.kind == "wait" and not step.is_full and number < step.handover.slots
-            ):
-                continue
-            yield step.kind, (step.handover.flag, step.is_full, number % step.handover.slots)
+    rounds, deep = tiles * turns, max((step.lag for step in program), default=0)
+    for tile in range(tiles):
+        for turn in range(turns + deep):
+            for step in program:
+                number = tile * turns + turn - step.lag
+                if step.handover is None or not 0 <= turn - step.lag < turns:
+                    continue
+                if step.kind == "wait" and not step.is_full and number < step.handover.slots:
+                    continue
+                yield step.kind, (step.handover.flag, step.is_full, number % step.handover.slots)
     for handover in handovers:
         if handover.writer == side:
             for number in range(max(0, rounds - handover.slots), rounds):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
@@ -65,8 +66,10 @@ class CubeEmitter:
             with lowering.rings.rounds(plan.grid, e):
                 self._round(todo)
         else:
-            with lowering.rings.tiles(plan.grid, e) as tile, lowering.rings.turns(plan.ring, tile, e) as conditions:
-                self._round(todo, conditions)
+            with lowering.rings.tiles(plan.grid, e) as tile, lowering.rings.turns(plan.ring, tile, e) as turns:
+                for lag, part in groupby(todo, lambda step: step.lag):
+                    with turns.at(lag) as conditions:
+                        self._round(part, conditions)
         lowering.rings.drain("aic", plan.grid, plan.ring, e)
 
     def _round(self, todo: Iterable[Step], conditions: Sequence[Condition] = ()) -> None:

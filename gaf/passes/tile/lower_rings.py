@@ -32,6 +32,38 @@ class Round:
     windows: dict[str, Window]
 
 
+@dataclass(frozen=True)
+class Turns:
+    """One turn of the loop over the rounds of a grid tile, number `turn` of `count`; windows are steps of `limits`."""
+
+    rings: Rings
+    ring: ForOp
+    tile: Round
+    turn: Expr
+    count: Expr
+    limits: Window
+    depth: int
+    e: Emitter
+
+    @contextmanager
+    def at(self, lag: int) -> Iterator[list[Condition]]:
+        """What is emitted inside belongs to the round `lag` turns behind, if there is one. Yields the conditions on
+        which that has anything to do; both units pass all rounds, so that slots and flags follow from their number.
+        """
+        e, axis, (low, high) = self.e, self.ring.axis, self.limits
+        valid: list[Condition] = [(self.turn, "ge", const(lag))] if lag else []
+        valid += [(self.turn, "lt", self.count + lag)] if lag < self.depth else []
+        with e.on(valid):
+            turn = e.name(self.turn - lag, "behind")
+            step = e.evaluate(self.ring.step)
+            first = e.name(low + turn * step, f"{axis}0")
+            window = e.step_window(axis, first, step, high)
+            with e.narrowed({axis: window}):
+                number = e.name(self.tile.number * self.count + turn, "turn")
+                self.rings.begin(Round(number, {**self.tile.windows, axis: window}), e)
+                yield [(first, "lt", high)] if self.ring.bounds is not None else []
+
+
 class Rings:
     """What both programs of a kernel say about hand-overs."""
 
@@ -70,13 +102,15 @@ class Rings:
     def rounds(self, grid: GridOp, e: Emitter) -> Iterator[Round]:
         """The rounds of a group of cores: its grid tiles."""
         with self.tiles(grid, e) as tile:
-            yield self._begin(tile, e)
+            yield self.begin(tile, e)
 
     @contextmanager
-    def turns(self, ring: ForOp, tile: Round, e: Emitter) -> Iterator[list[Condition]]:
-        """The rounds of a group of cores in a grid tile: the steps of a loop. Yields the conditions on which a step has
-        anything to do; both units pass all steps, so that slots and flags follow from their number.
+    def turns(self, ring: ForOp, tile: Round, e: Emitter) -> Iterator[Turns]:
+        """The loop of a group of cores over the rounds in a grid tile: the steps of a loop, and as many turns more as
+        the last ops of a round are behind.
         """
+        cube = self.lowering.cube
+        assert cube is not None
         axis, count = ring.axis, self._turns_of(ring, e)
         low, high = const(0), self.lowering.kernel.extents[axis]
         if ring.bounds is not None:
@@ -84,20 +118,16 @@ class Rings:
                 low, high = (e.evaluate(b) for b in ring.bounds)
             low = e.name(maximum(0, low), f"{axis}_begin")
             high = e.name(minimum(high, self.lowering.kernel.extents[axis]), f"{axis}_end")
-        step = e.evaluate(ring.step)
-        with e.for_(f"{axis}_step", 0, count) as turn:
-            first = e.name(low + turn * step, f"{axis}0")
-            window = e.step_window(axis, first, step, high)
-            with e.narrowed({axis: window}):
-                self._begin(Round(e.name(tile.number * count + turn, "turn"), {**tile.windows, axis: window}), e)
-                yield [(first, "lt", high)] if ring.bounds is not None else []
+        with e.for_(f"{axis}_step", 0, count + cube.depth) as turn:
+            yield Turns(self, ring, tile, turn, count, (low, high), cube.depth, e)
 
     def _turns_of(self, ring: ForOp, e: Emitter) -> Expr:
         """Steps of a loop over a whole axis."""
         return e.name(ceildiv(self.lowering.kernel.extents[ring.axis], ring.step), f"{ring.axis}_steps")
 
-    def _begin(self, now: Round, e: Emitter) -> Round:
-        self.now = now
+    def begin(self, now: Round, e: Emitter) -> Round:
+        """What is emitted from here on is part of a round."""
+        self.now, e.turn = now, now.number
         for handover in self.handovers:
             for part in handover.parts:
                 self.part_at(part, e)  # named here, outside of inner loops

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import ClassVar
 
 from xdsl.context import Context
@@ -256,17 +257,23 @@ class Lowering:
                 self._vector_ops([op], e)
                 continue
             self._start(ring, e, [(e.windows[grid.sub][1], "gt", const(0))])
-            with self.rings.turns(ring, tile, e) as conditions:
-                for step in self.cube.steps("aiv"):
-                    if step.op is not None:
-                        if not whole_rows_only(step.op, grid.sub):
-                            raise refuse(step.op, f"a tile with the sub axis '{grid.sub}' outside of a loop over it")
-                        with e.on(conditions):
-                            self._vector_ops([step.op], e)
-                    self.rings.signals([step], e)
+            with self.rings.turns(ring, tile, e) as turns:
+                for lag, part in groupby(self.cube.steps("aiv"), lambda step: step.lag):
+                    with turns.at(lag) as conditions:
+                        self._ring_round(part, conditions, grid.sub, e)
                 if self.plan.nexts[ring.terminator]:
                     raise refuse(ring, "a state of a loop with matmuls that isn't computed in place")
             self._free(self.plan.program.loop_end[ring], e)
+
+    def _ring_round(self, todo: Iterable[Step], conditions: Sequence[Condition], sub: str, e: VectorEmitter) -> None:
+        """Ops of a round on some conditions, and its signals."""
+        for step in todo:
+            if step.op is not None:
+                if not whole_rows_only(step.op, sub):
+                    raise refuse(step.op, f"a tile with the sub axis '{sub}' outside of a loop over it")
+                with e.on(conditions):
+                    self._vector_ops([step.op], e)
+            self.rings.signals([step], e)
 
     def _needs_guard(self, todo: Sequence[Step], sub: str) -> bool:
         """Whether an empty half has to be skipped as a whole; that takes waits first, and sets last."""

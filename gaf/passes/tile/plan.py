@@ -46,6 +46,7 @@ from gaf.passes.tile.recipes.lanes import TakeLanes, Transpose
 from gaf.passes.tile.recipes.ranks import Rank, Ranked
 from gaf.passes.tile.recipes.reductions import Reduce
 from gaf.passes.tile.recipes.scans import Scan
+from gaf.passes.tile.skew import copies
 from gaf.target import DEFAULT, Chip
 
 
@@ -191,7 +192,9 @@ class Plan(Memory):
         self.starts[op] = carries
         for result in op.collected_results:
             if not goes_to_cube(result) and self.program.root(result) is result:
-                self._new_slot(result, self.program.windows(op).form(op, tile_type(result)))
+                ring = self.cube.ring if self.cube is not None else None
+                count = copies(ring, result, self.cube.lags) if self.cube is not None and ring is not None else 1
+                self._new_slot(result, self.program.windows(op).form(op, tile_type(result)), count)
         self._release(self.program.position[op])
         in_round = self.cube is not None and op.parent in (self.cube.body, self.cube.grid.body.block)
         if not in_round or op is self.cube.ring:  # type: ignore[union-attr]
@@ -226,8 +229,8 @@ class Plan(Memory):
 
     # -- memory -------------------------------------------------------------------------------
 
-    def _new_slot(self, root: SSAValue, form: Form) -> None:
-        self.homes[root] = Home(form, slot=self._take(slot_bytes(form.bytes)))
+    def _new_slot(self, root: SSAValue, form: Form, count: int = 1) -> None:
+        self.homes[root] = Home(form, slot=self._take(slot_bytes(form.bytes) * count), copies=count)
         self._expire_at(root)
 
     def _expire_at(self, root: SSAValue) -> None:
