@@ -676,7 +676,7 @@ def _chains(region: Region, schedule: Schedule) -> list[Schedule]:
         return [schedule]
     (folds,) = fold_passes(region, [schedule.levels[1][0].node])
     masked = reach(region, columns, folds[:-1]) is not None
-    is_long = size is not None and (masked or size > LONG_ROW)
+    is_long = size is not None and (masked or size >= LONG_ROW)
     return [looped, schedule] if is_long and width is not None and width <= CARRIED_COLUMNS else [schedule, looped]
 
 
