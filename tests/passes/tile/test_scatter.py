@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gaf.compiler import FusedModel, fuse
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.graph.model import finish, new_model
-from gaf.dialects.graph.ops.scatter import FEW_UPDATES, ScatterElementsOp, ScatterNDOp
+from gaf.dialects.graph.ops.scatter import FEW_LOOKS, FEW_UPDATES, ScatterElementsOp, ScatterNDOp
 from gaf.dialects.graph.types import TensorType
 
 REDUCTIONS = ["none", "add", "mul", "max", "min"]
@@ -45,7 +45,7 @@ def test_elements_under_the_rules_of_the_machine(reduction: str) -> None:
     assert result.ok and not result.violations
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS[1:])
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 def test_rows_of_any_batch(reduction: str) -> None:
     fused = compiled(ScatterNDOp, ("B", 24), (7, 1), (7, 24), reduction=reduction)
     assert fused.kernels and not fused.fallbacks
@@ -62,8 +62,17 @@ def test_nan_and_infinity_are_values_like_others() -> None:
 
 def test_many_updates_stay_on_the_host_and_say_why() -> None:
     many = FEW_UPDATES + 1
-    fused = compiled(ScatterElementsOp, (2, 9), (2, many), (2, many), axis=1, reduction="add")
+    long = FEW_LOOKS // many + 1
+    fused = compiled(ScatterElementsOp, (1, long), (1, many), (1, many), axis=1, reduction="add")
     assert not fused.kernels and f"at most {FEW_UPDATES}" in fused.fallbacks[0]
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_many_updates_of_a_small_tensor(reduction: str) -> None:
+    """Rows that are named many times: duplicates count in order."""
+    fused = compiled(ScatterNDOp, (40, 33), (500, 1), (500, 33), reduction=reduction)
+    result = fused.verify(inputs(fused, 40), engine="check")
+    assert fused.kernels and not fused.fallbacks and result.ok and not result.violations
 
 
 @settings(max_examples=6, deadline=None)

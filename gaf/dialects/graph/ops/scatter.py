@@ -54,6 +54,9 @@ REDUCTIONS = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum
 FEW_UPDATES = 64
 """Updates to one axis up to which each result element looks at all of them: no write order, so no race."""
 
+FEW_LOOKS = 1 << 22
+"""Pairs of a result element and an update up to which that pays for more updates too: microseconds on all cores."""
+
 FOLDS = {
     "none": ("sum", None, 0.0),  # of one value and zeros; keeps NaN and infinity, but not the sign of a zero
     "add": ("sum", "add", 0.0),
@@ -111,6 +114,10 @@ class ScatterBase(GraphOp):
         """The sizes of the dims of x that the last dim of `indices` names; one without such a dim."""
         raise NotImplementedError(self.name)
 
+    def unnamed_dims(self) -> Sequence[int]:
+        """The dims of x that a place doesn't depend on: each update is a slice along them."""
+        return ()
+
     def folded(
         self, reads: Sequence[Read], hit: Scalar, order: Scalar, over: Sequence[Dim]
     ) -> Meaning | Opaque:
@@ -120,8 +127,11 @@ class ScatterBase(GraphOp):
         """
         (x, _, _), kind = self.operand_tensor_types(), self.attrs()["reduction"]
         count = product(d.extent for d in over).as_int()
-        if count is None or count > FEW_UPDATES:
-            return Opaque(f"a scatter of {product(d.extent for d in over)} updates to an axis (at most {FEW_UPDATES})")
+        elements = x.num_elements().as_int()
+        looks = math.inf if elements is None else elements * (count or 0)
+        if count is None or (count > FEW_UPDATES and looks > FEW_LOOKS):
+            updates = product(d.extent for d in over)
+            return Opaque(f"a scatter of {updates} updates to an axis (at most {FEW_UPDATES}, or {FEW_LOOKS} with every element)")
         if not x.dtype.is_float:
             return Opaque(f"a scatter of {x.dtype} has no fold that is exact in float32")
         dims, inner, whole = result_dims(x.shape), accumulator(x.dtype), identity_read(x.rank, operand=0)
@@ -132,7 +142,7 @@ class ScatterBase(GraphOp):
             both = (whole, identity_read(x.rank, stage=0))
             return Meaning((fold, Stage(dims, both, call(combine, Arg(0), Arg(1)), x.dtype)), results=(1,))
         # the last update of a place: its number, then its value, the only one that isn't the identity
-        number = call("select", hit, cast(order, dt.F32), -1.0)
+        number = call("select", self.of_each_element(hit), cast(order, dt.F32), -1.0)
         last = Stage(dims, tuple(reads), number, dt.F32, tuple(over), "max")
         at = call("and", hit, call("eq", cast(order, dt.F32), Arg(len(reads))))
         value = call("select", at, Arg(0), identity)
@@ -140,6 +150,18 @@ class ScatterBase(GraphOp):
         three = (identity_read(x.rank, stage=0), whole, identity_read(x.rank, stage=1))
         body = call("select", call("lt", Arg(0), 0.0), Arg(1), Arg(2))
         return Meaning((last, taken, Stage(dims, three, body, x.dtype)), results=(2,))
+
+    def of_each_element(self, hit: Scalar) -> Scalar:
+        """`hit` with a condition that always holds, on the dims that the indices don't name: what is folded under it has
+        these dims too, so that cores share them out.
+        """
+        x, rest = self.operand_tensor_types()[0], self.unnamed_dims()
+        if not rest:
+            return hit
+        place: Scalar = Coord(f"d{rest[0]}")
+        for i in rest[1:]:
+            place = place * Extent(x.shape[i]) + Coord(f"d{i}")
+        return call("and", hit, call("ge", place, 0.0))
 
     @classmethod
     def imported_reduction(cls, ctx: ImportContext) -> str:
@@ -277,6 +299,9 @@ class ScatterNDOp(ScatterBase):
     def places(self) -> list[Expr]:
         x, indices, _ = self.operand_tensor_types()
         return list(x.shape[: indices.shape[-1].as_int() or 0])
+
+    def unnamed_dims(self) -> Sequence[int]:
+        return range(len(self.places()), self.operand_tensor_types()[0].rank)
 
     def meaning(self) -> Meaning | Opaque:
         x, indices, _ = self.operand_tensor_types()

@@ -35,3 +35,14 @@ tile.kernel @bad_syntax(%x: !tile.gm<[M], f32>) symbols [M] axes [m = M] {
   %t = tile.load %q[m] : !tile.t<[m], f32>
 }
 // CHECK: value used before it is defined
+
+// -----
+
+tile.kernel @ranked_columns(%x: !tile.gm<[M, K], f32>) symbols [M, K] axes [m = M, k = K, r = 16] {
+  tile.grid [k step 8] {
+    %e = tile.fill 0 : !tile.t<[k, r], f32>
+    %t = tile.load %x[m, k] : !tile.t<[m, k], f32>
+    %o = tile.rank largest(%t, %e) over [m]
+  }
+}
+// CHECK: tile.rank orders the lanes of its operand; expected ('k',), got m

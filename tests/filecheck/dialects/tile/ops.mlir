@@ -68,6 +68,33 @@ tile.kernel @vector(%x: !tile.gm<[M, K], f16>, %mask: !tile.gm<[M, K], i1>, %ids
 
 // -----
 
+// CHECK-LABEL: tile.kernel @ordered
+tile.kernel @ordered(%x: !tile.gm<[M, K], f32>, %v: !tile.gm<[M, 8], f32, out>, %i: !tile.gm<[M, 8], i32, out>, %y: !tile.gm<[M, K], f32, out>) symbols [M, K] axes [m = M, n = K, k = 8, r = 16] {
+  tile.grid [m step 8] {
+    %e = tile.fill 0 : !tile.t<[m, r], f32>
+    %z = tile.fill 0 : !tile.t<[m], f32>
+    %s, %c = tile.for n step 512 iter(%a = %e, %b = %z) {
+      %t = tile.load %x[m, n] : !tile.t<[m, n], f32>
+      // CHECK: %o = tile.rank largest(%t, %a) over [n]
+      // GENERIC: "tile.rank"(%t, %a) <{order = "largest", over = "n"}>
+      %o = tile.rank largest(%t, %a) over [n]
+      // CHECK-NEXT: %p, %l = tile.scan sum(%t, %b) over [n] exclusive
+      // GENERIC: "tile.scan"(%t, %b) <{monoid = "sum", over = "n", exclusive}>
+      %p, %l = tile.scan sum(%t, %b) over [n] exclusive
+      tile.store %p, %y[m, n]
+      tile.yield %o, %l
+    }
+    // CHECK: %f = tile.ranked values largest(%s) : !tile.t<[m, k], f32>
+    %f = tile.ranked values largest(%s) : !tile.t<[m, k], f32>
+    // CHECK-NEXT: %g = tile.ranked places largest(%s) : !tile.t<[m, k], i32>
+    %g = tile.ranked places largest(%s) : !tile.t<[m, k], i32>
+    tile.store %f, %v[m, k]
+    tile.store %g, %i[m, k]
+  }
+}
+
+// -----
+
 // CHECK-LABEL: tile.kernel @cube
 tile.kernel @cube(%a: !tile.gm<[M, K], bf16>, %w: !tile.gm<[K, N], bf16>, %y: !tile.gm<[M, N], bf16, out>) symbols [M, N, K] axes [m = M, n = N, k = K] {
   tile.grid [m step 128, n step 256] sub m {

@@ -98,3 +98,32 @@ tile.kernel @matmul(%a: !tile.gm<[M, 64], f16>, %w: !tile.gm<[64, 768], f16>, %y
     tile.store %c, %y[m, n]
   }
 }
+
+// -----
+
+// Ordered rows and running folds continue from states that the loop owns; the place of a chunk is where it begins.
+// CHECK-LABEL: ascendc.kernel @ordered
+// CHECK: ascendc.duplicate [[STATE:%.*]] [scalar = 0.0,
+// CHECK: ascendc.for n0 = 0 to K step 512 {
+// CHECK: ascendc.rank_tile [[STATE]], {{%.*}}, {{%.*}} [lanes = n_size, first = n0, rows = m_size, kept = 8, largest = 1]
+// CHECK: ascendc.scan_lanes {{%.*}}, [[SUM:%.*]], {{%.*}}, {{%.*}} [rows = m_size, lanes = n_size, mon = sum, exclusive = 1]
+// CHECK: }
+// CHECK: ascendc.rank_values {{%.*}}, [[STATE]], {{%.*}} [rows = m_size, kept = 8, largest = 1]
+// CHECK: ascendc.rank_places {{%.*}}, [[STATE]] [rows = m_size, kept = 8, largest = 1]
+tile.kernel @ordered(%x: !tile.gm<[M, K], f32>, %v: !tile.gm<[M, 8], f32, out>, %i: !tile.gm<[M, 8], i32, out>, %y: !tile.gm<[M, K], f32, out>) symbols [M, K] axes [m = M, n = K, k = 8, r = 16] {
+  tile.grid [m step 8] {
+    %e = tile.fill 0 : !tile.t<[m, r], f32>
+    %z = tile.fill 0 : !tile.t<[m], f32>
+    %s, %c = tile.for n step 512 iter(%a = %e, %b = %z) {
+      %t = tile.load %x[m, n] : !tile.t<[m, n], f32>
+      %o = tile.rank largest(%t, %a) over [n]
+      %p, %l = tile.scan sum(%t, %b) over [n] exclusive
+      tile.store %p, %y[m, n]
+      tile.yield %o, %l
+    }
+    %f = tile.ranked values largest(%s) : !tile.t<[m, k], f32>
+    %g = tile.ranked places largest(%s) : !tile.t<[m, k], i32>
+    tile.store %f, %v[m, k]
+    tile.store %g, %i[m, k]
+  }
+}
