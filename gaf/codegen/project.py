@@ -3,7 +3,7 @@
 
 kernels/   NAME.cpp (the kernel), NAME.asc (its CANN 9 entry and launch), the device library's headers
 host/      NAME_tiling.h (host tiling), launch.h and launch.cpp (one function per kernel), gaf_host.h
-torch/     binding.cpp: the kernels as PyTorch operators
+torch/     binding.cpp: the kernels as PyTorch operators; overlap.py: those beside collectives, in parts
 check/     main.cpp and entries.h: a program that runs the kernels on stored inputs (`check_cases` makes the data)
 CMakeLists.txt, README.md
 """
@@ -20,12 +20,14 @@ from pathlib import Path
 
 from gaf.codegen.expr import field_signs
 from gaf.codegen.host import HOST_HEADER, HostTiling
+from gaf.codegen.overlap import overlap_module, overlapped_kernels
 from gaf.codegen.printer import HEADERS, plain_text, print_kernel, wrap
 from gaf.codegen.super_kernel import SuperKernel
 from gaf.codegen.torch_binding import torch_binding
 from gaf.dialects.ascendc.attributes import KernelKind, cpp_type
 from gaf.dialects.ascendc.kernel import KernelOp, tiling_struct
 from gaf.dialects.ascendc.sync import SyncAllOp
+from gaf.dialects.graph.ops.overlap import OverlapOp
 from gaf.errors import InvalidInputError
 
 DEVICE_HEADERS = (*HEADERS, "gaf_device.h")
@@ -52,9 +54,14 @@ class _Entry:
 
 
 def project_files(
-    kernels: Sequence[KernelOp], soc: str = "Ascend910B3", super_kernels: Sequence[SuperKernel] = ()
+    kernels: Sequence[KernelOp],
+    soc: str = "Ascend910B3",
+    super_kernels: Sequence[SuperKernel] = (),
+    overlaps: Sequence[OverlapOp] = (),
 ) -> dict[str, str]:
     """The text of every file by its path in the project; `soc` is the default of the CANN 8 build.
+
+    `overlaps` are kernels beside collectives, of which `torch/overlap.py` makes functions.
 
     Raises InvalidInputError when two kernels have one name.
     """
@@ -74,11 +81,16 @@ def project_files(
         found[f"host/{entry.name}_tiling.h"] = entry.tiling
     found["host/launch.h"] = _launch_header(entries)
     found["host/launch.cpp"] = _launch_source(entries)
-    found["torch/binding.cpp"] = torch_binding(kernels)
+    by_name = {k.sym_name.data: k for k in kernels}
+    found["torch/binding.cpp"] = torch_binding(kernels, overlapped_kernels(overlaps, by_name))
+    notes = []
+    if overlaps:
+        found["torch/overlap.py"] = overlap_module(overlaps, by_name)
+        notes = ["", "`torch/overlap.py` calls those beside collectives in parts, so that one part travels while the next is made."]
     found["check/main.cpp"] = (device / "check_main.cpp").read_text(encoding="utf-8")
     found["check/entries.h"] = _check_entries(entries)
     found["CMakeLists.txt"] = _cmake(names, soc)
-    found["README.md"] = _readme(entries, soc)
+    found["README.md"] = _readme(entries, soc) + "".join(f"{line}\n" for line in notes)
     return dict(sorted(found.items()))
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gaf.codegen.expr import ExprStyle, field_signs
 from gaf.codegen.host import HostTiling
@@ -62,29 +62,46 @@ at::Tensor Workspace(uint64_t bytes, const at::Tensor &like)
 """
 
 
-def torch_binding(kernels: Sequence[KernelOp]) -> str:
-    """The C++ source of the extension. Kernels without an input are left out: nothing says on which device they run."""
+def torch_binding(kernels: Sequence[KernelOp], into: Collection[str] = ()) -> str:
+    """The C++ source of the extension. Kernels without an input are left out: nothing says on which device they run.
+
+    Kernels named in `into` also have an overload `NAME.out` that writes into given tensors, e.g. parts of larger ones.
+    """
     usable = [k for k in kernels if "in" in k.roles.data]
     lines = HEAD.splitlines()
     for kernel in usable:
         lines += ["", *_function(kernel, meta=False), "", *_function(kernel, meta=True)]
+        if kernel.sym_name.data in into:
+            lines += ["", *_function_into(kernel)]
     lines += ["", "}  // namespace", "", "TORCH_LIBRARY(gaf, m)", "{"]
     lines += [f'    m.def("{_schema(k)}");' for k in usable]
+    written = [k for k in usable if k.sym_name.data in into]
+    lines += [f'    m.def("{_schema_into(k)}");' for k in written]
     for key, suffix in (("GAF_DISPATCH_KEY", ""), ("Meta", "_meta")):
         lines += ["}", "", f"TORCH_LIBRARY_IMPL(gaf, {key}, m)", "{"]
         lines += [f'    m.impl("{k.sym_name.data}", {k.sym_name.data}_op{suffix});' for k in usable]
+        if not suffix:
+            lines += [f'    m.impl("{k.sym_name.data}.out", {k.sym_name.data}_op_out);' for k in written]
     return "\n".join(part for line in [*lines, "}"] for part in wrap(line)) + "\n"
 
 
 def _schema(kernel: KernelOp) -> str:
     """`softmax(Tensor x, int rows) -> Tensor`."""
-    inputs = [f"Tensor {_word(n)}" for n, _, role, _ in kernel.args if role == "in"]
+    inputs = [f"Tensor {word(n)}" for n, _, role, _ in kernel.args if role == "in"]
     count = kernel.roles.data.count("out")
     result = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
-    return f"{kernel.sym_name.data}({', '.join([*inputs, *(f'int {_word(s)}' for s in kernel.symbols.data)])}) -> {result}"
+    return f"{kernel.sym_name.data}({', '.join([*inputs, *(f'int {word(s)}' for s in kernel.symbols.data)])}) -> {result}"
 
 
-def _word(name: str) -> str:
+def _schema_into(kernel: KernelOp) -> str:
+    """`softmax.out(Tensor x, int rows, *, Tensor(a!) y) -> ()`."""
+    given = _schema(kernel).partition("(")[2].rpartition(") ->")[0]
+    outputs = [n for n, _, role, _ in kernel.args if role == "out"]
+    marked = ", ".join(f"Tensor({chr(ord('a') + i)}!) {word(n)}" for i, n in enumerate(outputs))
+    return f"{kernel.sym_name.data}.out({given}, *, {marked}) -> ()"
+
+
+def word(name: str) -> str:
     """A name that Python and schemas can use."""
     return f"{name}_" if keyword.iskeyword(name) else name
 
@@ -124,3 +141,24 @@ def _function(kernel: KernelOp, meta: bool) -> list[str]:
         ]
     values = ", ".join(n for n, *_ in outputs)
     return [*lines, f"    return {values};" if len(outputs) == 1 else f"    return {{{values}}};", "}"]
+
+
+def _function_into(kernel: KernelOp) -> list[str]:
+    """The overload that writes into given tensors, which are dense and of the kernel's dtypes."""
+    body = _function(kernel, meta=False)
+    outputs = [n for n, _, role, _ in kernel.args if role == "out"]
+    params = body[0].partition("(")[2].rpartition(")")[0]
+    given = ", ".join(f"const at::Tensor &{n}_out" for n in outputs)
+    lines = [f"void {kernel.sym_name.data}_op_out({params}, {given})", "{"]
+    for line in body[2:-2]:
+        made = next((n for n in outputs if line.startswith(f"    at::Tensor {n} = at::empty(")), None)
+        if made is None:
+            lines.append(line)
+            continue
+        dims = line.partition("at::empty(")[2].partition("}, ")[0] + "}"
+        kind = line.rpartition(".dtype(")[2].partition(")")[0]
+        lines += [
+            f'    const at::Tensor {made} = ::Dense({made}_out, "{made}", {kind}, {dims});',
+            f'    TORCH_CHECK({made}.data_ptr() == {made}_out.data_ptr(), "{made} is not dense");',
+        ]
+    return [*lines, "}"]

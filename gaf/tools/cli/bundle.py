@@ -17,6 +17,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.printer import Printer
 
+from gaf.dialects.graph.ops.control import ops_of
+from gaf.dialects.graph.ops.overlap import OverlapOp
 from gaf.dialects.graph.ops.structure import FusedOp, WeightOp
 from gaf.errors import InvalidInputError
 
@@ -172,7 +174,8 @@ def write_model(fused: FusedModel, space: Workspace, operators: bool = False) ->
     )
     super_kernels = {c.kernel.name: c.kernel for c in fused.chains}
     soc = chip(fused.config.target).soc_version
-    files = project_files([k.ascendc for k in kernels], soc, list(super_kernels.values()))
+    overlaps = [op for op in ops_of(fused.model.block) if isinstance(op, OverlapOp)]
+    files = project_files([k.ascendc for k in kernels], soc, list(super_kernels.values()), overlaps)
     files["README.md"] = _README.format(
         name=fused.source_model.name,
         operators=_OPERATORS_ROW if operators else "",
