@@ -54,7 +54,14 @@ void RankRows(float* state, const float* src, uint32_t rows, uint32_t lanes, uin
             }
             row[n++] = {key, static_cast<int32_t>(first + i)};
         }
-        std::partial_sort(row.begin(), row.begin() + stay, row.begin() + n, Before);
+        if (stay < n / 8) {  // few: a heap of them sees most elements once
+            std::partial_sort(row.begin(), row.begin() + stay, row.begin() + n, Before);
+        } else {
+            if (stay < n) {
+                std::nth_element(row.begin(), row.begin() + stay, row.begin() + n, Before);
+            }
+            std::sort(row.begin(), row.begin() + stay, Before);
+        }
         memcpy(state + uint64_t(r) * statePitch, row.data(), stay * sizeof(Ranked));
     }
 }
