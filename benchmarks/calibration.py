@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cost model beside measured times of a vendor's kernels: modelled over measured, by family of operators.
 
-`npu_times.csv` holds operators, sizes and times in µs that were measured on a 910B2, one vendor kernel each, some of
-them on sizes that no kernel likes. Every row that is a network of gaf's ops is built, fused, and priced; what the
-vendor does in one kernel may take gaf several. A ratio below 1 says that the model promises more than the vendor
-reached: launches back to back, no host between, and copies at the rate of the memory.
+`npu_times.csv` holds operators, sizes and times in µs that were measured on a 910B2, one vendor kernel each,
+some of them on sizes that no kernel likes. Every row that is a network of gaf's ops is built, fused, and
+priced; what the vendor does in one kernel may take gaf several. A ratio below 1 says that the model promises
+more than the vendor reached: launches back to back, no host between, and copies at the rate of the memory.
 
-    python -m benchmarks.calibration --rows     # every row
+python -m benchmarks.calibration --rows     # every row
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ def apply_adam_w(row: Row) -> str:
 def rms_norm(row: Row) -> str:
     x, scale = row.shapes
     kind = row.dtypes[0]
-    return model({"x": (kind, x), "g": (kind, scale)}, f"rms_norm(x, g, epsilon={float(row.attrs['epsilon'])})")
+    return model(
+        {"x": (kind, x), "g": (kind, scale)}, f"rms_norm(x, g, epsilon={float(row.attrs['epsilon'])})"
+    )
 
 
 def softmax(row: Row) -> str:
@@ -233,7 +235,8 @@ FAMILIES: dict[str, Build] = {
 
 @dataclass(frozen=True)
 class Priced:
-    """A row, what the model says in µs, the kernels that gaf makes of it, and what binds the longest of them."""
+    """A row, what the model says in µs, the kernels that gaf makes of it, and what binds the longest of them.
+    """
 
     row: Row
     us: float
@@ -304,7 +307,9 @@ def figures(priced: Sequence[Priced], rows: int) -> dict[str, Any]:
         "built": len(priced),
         "ratio_geomean": geomean([p.ratio for p in priced]),
         "spread": math.exp(
-            math.sqrt(sum(math.log(p.ratio / geomean([q.ratio for q in priced])) ** 2 for p in priced) / len(priced))
+            math.sqrt(
+                sum(math.log(p.ratio / geomean([q.ratio for q in priced])) ** 2 for p in priced) / len(priced)
+            )
         ),
         "rank_correlation": rank_correlation([p.us for p in priced], [p.row.measured_us for p in priced]),
         "families": {

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes `torch/overlap.py` of a project: kernels beside collectives in parts that run while other parts travel."""
+"""Writes `torch/overlap.py` of a project: kernels beside collectives in parts that run while other parts
+travel.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,24 @@ from gaf.dialects.graph.types import TensorType
 REDUCE = {"sum": "SUM", "mean": "SUM", "max": "MAX", "min": "MIN", "prod": "PRODUCT"}
 """What torch.distributed calls a reduction; HCCL has no mean, so the sum is divided."""
 
-HEAD = '''\
+HEAD = """\
 # Kernels in parts around collectives: while one part is on its way between the ranks, the next is computed.
 # torch.ops.load_library("libgaf_torch.so") and torch.distributed.init_process_group("hccl") come first.
 import torch
 import torch.distributed as dist
-'''
+"""
 
 
 def overlapped_kernels(ops: Sequence[OverlapOp], kernels: Mapping[str, KernelOp]) -> set[str]:
     """Names of the kernels that the module of `overlap_module` calls."""
-    return {_kernel(f, kernels).sym_name.data for op in ops if _refusal(op, kernels) == "" for f in _fused(op)}
+    return {
+        _kernel(f, kernels).sym_name.data for op in ops if _refusal(op, kernels) == "" for f in _fused(op)
+    }
 
 
 def overlap_module(ops: Sequence[OverlapOp], kernels: Mapping[str, KernelOp]) -> str:
-    """A Python function for every overlap; "" if there is none. What can't be written is named in a comment."""
+    """A Python function for every overlap; "" if there is none. What can't be written is named in a comment.
+    """
     lines = HEAD.splitlines()
     for number, op in enumerate(ops):
         refusal = _refusal(op, kernels)
@@ -78,7 +83,9 @@ class _Function:
         op, attrs = self.op, self.op.attrs()
         produce, consume = op.produce.block, op.consume.block
         operands = [f"x{i}" for i in range(len(op.operands))]
-        nodes = [location_name(o) or o.name for f in _fused(op) for o in f.members if o.name != "graph.constant"]
+        nodes = [
+            location_name(o) or o.name for f in _fused(op) for o in f.members if o.name != "graph.constant"
+        ]
         shown = ", ".join(dict.fromkeys([*nodes, location_name(op.collective) or "AllReduce"]))
         found = [f"def {self.name}({', '.join(operands)}, group=None):", f'    """{shown}."""']
         pieces = []
@@ -90,7 +97,9 @@ class _Function:
         for name, value, axis in zip(results, op.results, attrs["result_axes"]):
             type_ = tensor_type(value)
             shape = ", ".join(map(str, type_.shape))
-            found.append(f"    {name} = torch.empty([{shape}], dtype={_dtype(type_)}, device={operands[0]}{_first(attrs)}.device)")
+            found.append(
+                f"    {name} = torch.empty([{shape}], dtype={_dtype(type_)}, device={operands[0]}{_first(attrs)}.device)"
+            )
             found.append(f"    {name}_parts = {name}.chunk({self.parts}, {axis})")
         # what is sent or kept and also a result is made in its place
         made_in: dict[SSAValue, str] = {}
@@ -106,7 +115,9 @@ class _Function:
         mine = self.names[sent]
         if sent in produce.args:  # a part of an operand: it must not change
             target = made_in.get(sent)
-            before.append(f"        sent = {target}.copy_({mine})" if target else f"        sent = {mine}.clone()")
+            before.append(
+                f"        sent = {target}.copy_({mine})" if target else f"        sent = {mine}.clone()"
+            )
         elif mine != "sent":
             before.append(f"        sent = {mine}")
         reduce = op.collective.attrs()["reduce"]
@@ -131,7 +142,8 @@ class _Function:
             if not isinstance(op, FusedOp):
                 continue
             kernel = _kernel(op, self.kernels)
-            arguments = [self.names[op.operands[i]] for i in op.attributes["kernel_args"].get_values()]  # type: ignore[attr-defined]
+            numbers = op.attributes["kernel_args"].get_values()  # type: ignore[attr-defined]
+            arguments = [self.names[op.operands[i]] for i in numbers]
             outputs = [word(n) for n, _, role, _ in kernel.args if role == "out"]
             given = []
             for output, result in zip(outputs, op.results, strict=True):
@@ -140,10 +152,14 @@ class _Function:
                     place, type_ = f"t{self.count}", tensor_type(result)
                     self.count += 1
                     shape = ", ".join(map(str, type_.shape))
-                    found.append(f"{indent}{place} = torch.empty([{shape}], dtype={_dtype(type_)}, device={arguments[0]}.device)")
+                    found.append(
+                        f"{indent}{place} = torch.empty([{shape}], dtype={_dtype(type_)}, device={arguments[0]}.device)"
+                    )
                 self.names[result] = place
                 given.append(f"{output}={place}")
-            found.append(f"{indent}torch.ops.gaf.{kernel.sym_name.data}.out({', '.join([*arguments, *given])})")
+            found.append(
+                f"{indent}torch.ops.gaf.{kernel.sym_name.data}.out({', '.join([*arguments, *given])})"
+            )
         return found or [f"{indent}pass"]
 
 

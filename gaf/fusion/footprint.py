@@ -13,7 +13,9 @@ from gaf.target import Chip
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of UB at the smallest tile (None: they depend on sizes that only the run knows), and why there is no kernel."""
+    """Bytes of UB at the smallest tile (None: they depend on sizes that only the run knows), and why there is
+    no kernel.
+    """
 
     bytes: int | None
     reason: str = ""
@@ -23,4 +25,6 @@ Planner = Callable[[Region, Schedule, Chip], Footprint]
 """Makes the memory plan of a schedule's kernel."""
 
 SUSPECT = 0.125
-"""Part of UB from which on an estimated footprint is checked by a plan: estimates are off by up to this factor."""
+"""Part of UB from which on an estimated footprint is checked by a plan: estimates are off by up to this
+factor.
+"""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computing the outermost rows of results from the same rows of operands: ops cut into equal parts along one axis.
+"""Computing the outermost rows of results from the same rows of operands: ops cut into equal parts along one
+axis.
 
-The index maps of the ops decide. A result cut along an axis needs of every operand either the same part of one axis
-(that axis is read at the result's position and nowhere else) or all of it. Whatever reads across the axis (a
-reduction over it, a softmax, a shift, a position used as data) has no parts.
+The index maps of the ops decide. A result cut along an axis needs of every operand either the same part of
+one axis (that axis is read at the result's position and nowhere else) or all of it. Whatever reads across the
+axis (a reduction over it, a softmax, a shift, a position used as data) has no parts.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ def needed_axes(ops: Sequence[Operation], wanted: Mapping[SSAValue, int]) -> Axe
 def _agree(axes: Axes, value: SSAValue, axis: int, op: Operation) -> None:
     known = axes.setdefault(value, axis)
     if known != axis:
-        raise NotFusible(f"{node_name(op)} reads {words_of(axis)} of what another op reads {words_of(known)} of")
+        raise NotFusible(
+            f"{node_name(op)} reads {words_of(axis)} of what another op reads {words_of(known)} of"
+        )
 
 
 def words_of(axis: int) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a model's fusions are of each of the five kinds that people ask for; a fusion can be of several."""
+"""How often a model's fusions are of each of the five kinds that people ask for; a fusion can be of several.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +29,13 @@ NORMS = ("LayerNorm", "RMSNorm", "Softmax", "LogSoftmax")
 
 
 def count_kinds(fused: FusedModel) -> dict[str, int]:
-    """Kind -> fusions: kernels of two computing ops or more, and collectives with kernels in parts beside them.
+    """Kind -> fusions: kernels of two computing ops or more, and collectives with kernels in parts beside
+    them.
 
-    A kernel counts as "elementwise" if two elementwise ops in it hand a value to each other, as "matmul+elementwise"
-    if it has a matmul or convolution besides elementwise ops, as "normalisation" if it has a norm or softmax, one op
-    or spelled out, and as "custom" if a rule of the user asked for it. A kernel in parts counts once.
+    A kernel counts as "elementwise" if two elementwise ops in it hand a value to each other, as
+    "matmul+elementwise" if it has a matmul or convolution besides elementwise ops, as "normalisation" if it
+    has a norm or softmax, one op or spelled out, and as "custom" if a rule of the user asked for it. A kernel
+    in parts counts once.
     """
     known: dict[tuple, tuple[str, ...]] = {}
     found = dict.fromkeys(KINDS, 0)
@@ -52,15 +55,16 @@ def count_kinds(fused: FusedModel) -> dict[str, int]:
 def _kinds_of(fused: FusedOp) -> tuple[str, ...]:
     """The kinds of one kernel, but for rules."""
     graph = OpGraph(fused.block)
-    in_norm = {
+    in_norm = {i for macro in find_macros(graph, sizes(None)) if macro.name in NORMS for i in macro.ops}
+    in_norm |= {
         i
-        for macro in find_macros(graph, sizes(None))
-        if macro.name in NORMS
-        for i in macro.ops
+        for i, op in enumerate(graph.ops)
+        if op in fused.members and op_title(op).endswith(("Norm", "Softmax"))
     }
-    in_norm |= {i for i, op in enumerate(graph.ops) if op in fused.members and op_title(op).endswith(("Norm", "Softmax"))}
     plain = {
-        i for i, m in graph.meanings.items() if isinstance(m, Meaning) and m.is_elementwise and i not in in_norm
+        i
+        for i, m in graph.meanings.items()
+        if isinstance(m, Meaning) and m.is_elementwise and i not in in_norm
     }
     products = any(
         isinstance(m, Meaning) and any(s.reduced and s.monoid == "sum" and len(s.reads) > 1 for s in m.stages)

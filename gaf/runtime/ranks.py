@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs all ranks of a group in one process, a thread each, so that collectives exchange real data on one machine."""
+"""Runs all ranks of a group in one process, a thread each, so that collectives exchange real data on one
+machine.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ WriteBlock = Callable[[Scope, Block, dict[SSAValue, str]], None]
 
 
 def write_overlap(scope: Scope, op: OverlapOp, wanted: dict[SSAValue, str], write_block: WriteBlock) -> None:
-    """The parts in order, cut by Split and joined by Concat: ONNX has no words for what happens at the same time."""
+    """The parts in order, cut by Split and joined by Concat: ONNX has no words for what happens at the same
+    time.
+    """
     attrs, (produce, transfer, consume) = op.attrs(), op.bodies
     count = attrs["parts"]
     extra = {"num_outputs": count} if scope.opset >= 18 else {}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`smallest_tile`: what a candidate kernel takes of UB at its smallest tile, from the memory plan that generates it."""
+"""`smallest_tile`: what a candidate kernel takes of UB at its smallest tile, from the memory plan that
+generates it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from gaf.target import Chip
 
 
 def smallest_tile(region: Region, schedule: Schedule, target: Chip) -> Footprint:
-    """What a schedule's kernel takes of UB with the smallest tiles that the host may choose, or why it has no kernel."""
+    """What a schedule's kernel takes of UB with the smallest tiles that the host may choose, or why it has no
+    kernel.
+    """
     kernel = lower_region(region, schedule, "candidate")
     try:
         return Footprint(smallest_bytes(kernel, target))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives beside kernels: the kernel before one, or behind it, is cut into parts that run while others travel.
+"""Collectives beside kernels: the kernel before one, or behind it, is cut into parts that run while others
+travel.
 
-A collective stays a launch of its own. What can be gained is time in which the chip would wait for its links: the
-rows of its operand are cut into equal parts, so that part i is on its way while part i + 1 is computed and part
-i - 1 is used (`graph.overlap`). All parts of a kernel have one shape, so they are one kernel.
+A collective stays a launch of its own. What can be gained is time in which the chip would wait for its links:
+the rows of its operand are cut into equal parts, so that part i is on its way while part i + 1 is computed
+and part i - 1 is used (`graph.overlap`). All parts of a kernel have one shape, so they are one kernel.
 """
 
 from __future__ import annotations
@@ -51,11 +52,15 @@ WORTH = 0.95
 @register_pass
 @dataclass(frozen=True)
 class OverlapPass(ModulePass):
-    """Cut the kernels beside collectives into parts that run while other parts travel, where that is modelled faster."""
+    """Cut the kernels beside collectives into parts that run while other parts travel, where that is modelled
+    faster.
+    """
 
     name = "overlap-collectives"
 
-    objective: str = option("traffic", "traffic or time: whether parts may read weights again for a small gain")
+    objective: str = option(
+        "traffic", "traffic or time: whether parts may read weights again for a small gain"
+    )
     target: str = option("ascend910b3", "the chip that prices kernels")
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -67,12 +72,13 @@ class OverlapPass(ModulePass):
 
 
 def overlapped_us(produce: float, transfer: float, consume: float, parts: int) -> float:
-    """µs of `parts` equal parts of which each takes these times, on one stream for kernels and one for transfers.
+    """µs of `parts` equal parts of which each takes these times, on one stream for kernels and one for
+    transfers.
 
     Kernels run in the order p0, p1, c0, p2, c1, ...: with d = max(produce + consume, transfer) it is about
-    produce + transfer + consume + (parts - 1) * d, what fusion.md calls max + min / parts. The vendor's example
-    (MatMul + AllReduce, 803 and 931 µs, measured 1262 µs in five parts of which the first is half as long) comes out
-    at 1338 in equal parts.
+    produce + transfer + consume + (parts - 1) * d, what fusion.md calls max + min / parts. The vendor's
+    example (MatMul + AllReduce, 803 and 931 µs, measured 1262 µs in five parts of which the first is half as
+    long) comes out at 1338 in equal parts.
     """
     now = sent = 0.0
     arrived: list[float] = []
@@ -102,7 +108,9 @@ class Neighbourhood:
     def results(self) -> list[SSAValue]:
         """What others read, in the order of the ops that make it."""
         inside = {self.collective, *self.kernels}
-        made = [r for op in (self.producer, self.collective, self.consumer) if op is not None for r in op.results]
+        made = [
+            r for op in (self.producer, self.collective, self.consumer) if op is not None for r in op.results
+        ]
         return [r for r in made if any(u.operation not in inside for u in r.uses)]
 
     @property
@@ -111,11 +119,15 @@ class Neighbourhood:
 
     @property
     def name(self) -> str:
-        return " + ".join([*dict.fromkeys(n for k in self.kernels for n in _nodes(k)), node_name(self.collective)])
+        return " + ".join(
+            [*dict.fromkeys(n for k in self.kernels for n in _nodes(k)), node_name(self.collective)]
+        )
 
 
 def overlap_collectives(block: Block, config: FusionConfig) -> list[Decision]:
-    """Cut kernels beside the collectives of a fused block into parts where that pays; returns what was decided."""
+    """Cut kernels beside the collectives of a fused block into parts where that pays; returns what was
+    decided.
+    """
     if SWITCH in config.disabled_rules or not config.enable_autofuse:
         return []
     model, env = model_of(config), sizes(config.symbols)
@@ -130,7 +142,9 @@ def overlap_collectives(block: Block, config: FusionConfig) -> list[Decision]:
 def decide(
     block: Block, op: CollectiveOp, model: CostModel, env: Sizes, config: FusionConfig
 ) -> Decision | None:
-    """Overlap one collective with the neighbours that save most time, or say why not. None without neighbours."""
+    """Overlap one collective with the neighbours that save most time, or say why not. None without
+    neighbours.
+    """
     whole = _whole(op)
     if not whole.kernels:
         return None
@@ -138,7 +152,10 @@ def decide(
     reasons: dict[str, None] = {}
     nearest: GroupCost | None = None
     for near in _choices(whole):
-        before = total([_kernel_cost(k, model, env, config) for k in near.kernels] + [_transfer_cost(near.collective, model, env)])
+        before = total(
+            [_kernel_cost(k, model, env, config) for k in near.kernels]
+            + [_transfer_cost(near.collective, model, env)]
+        )
         try:
             _in_one_place(block, near)
             parts, after = min(_forms(near, model, env, config), key=lambda f: f[1].us)
@@ -149,7 +166,10 @@ def decide(
             nearest = after
         if after.us > WORTH * before.us:
             least = 100 * (1 - WORTH)
-            reasons[f"{_sides(near)} in {parts} parts are modelled {after.us:.1f} µs, whole {before.us:.1f}: saves less than {least:.0f} %"] = None
+            reasons[
+                f"{_sides(near)} in {parts} parts are modelled {after.us:.1f} µs, whole {before.us:.1f}: "
+                f"saves less than {least:.0f} %"
+            ] = None
         elif not _wanted(before, after, config):
             reasons[_more_bytes(near, parts, before, after)] = None
         elif best is None or before.us - after.us > best[0]:
@@ -158,7 +178,9 @@ def decide(
     producer = (*(sides[0] if whole.producer is not None else ()), node_name(op))
     consumer = sides[-1] if whole.consumer is not None else ()
     if best is None:
-        before = total([_kernel_cost(k, model, env, config) for k in whole.kernels] + [_transfer_cost(op, model, env)])
+        before = total(
+            [_kernel_cost(k, model, env, config) for k in whole.kernels] + [_transfer_cost(op, model, env)]
+        )
         return Decision(producer, consumer, False, "; ".join(reasons), KIND, before, nearest)
     _, parts, before, after, near = best
     _put(near, cut(near, parts))
@@ -178,8 +200,8 @@ def _wanted(before: GroupCost, after: GroupCost, config: FusionConfig) -> bool:
 def _more_bytes(near: Neighbourhood, parts: int, before: GroupCost, after: GroupCost) -> str:
     more = (after.hbm_bytes - after.resident_bytes - before.hbm_bytes + before.resident_bytes) / 1e6
     return (
-        f"{_sides(near)} in {parts} parts read {more:.3g} MB more, for {100 * (1 - after.us / before.us):.1f} % of the "
-        f"time (objective 'traffic' wants {100 * SLACK / (1 + SLACK):.0f} %)"
+        f"{_sides(near)} in {parts} parts read {more:.3g} MB more, for "
+        f"{100 * (1 - after.us / before.us):.1f} % of the time (objective 'traffic' wants {100 * SLACK / (1 + SLACK):.0f} %)"
     )
 
 
@@ -218,7 +240,9 @@ def _in_one_place(block: Block, near: Neighbourhood) -> None:
         for result in op.results:
             for use in result.uses:
                 if use.operation not in inside and number[use.operation] < last:
-                    raise NotFusible(f"{node_name(use.operation)} needs a result before the parts are together")
+                    raise NotFusible(
+                        f"{node_name(use.operation)} needs a result before the parts are together"
+                    )
     for i in effectful(list(block.ops)):
         op = list(block.ops)[i]
         if op is not near.collective and first < i < last:
@@ -253,7 +277,9 @@ def _forms(
 ) -> Iterator[tuple[int, GroupCost]]:
     """Every number of parts that the rows allow, and what they cost. Raises NotFusible if there is none."""
     if near.collective.axis_moved is not None:
-        raise NotFusible(f"ranks share out axis {near.collective.axis_moved}, so its parts aren't parts of the result")
+        raise NotFusible(
+            f"ranks share out axis {near.collective.axis_moved}, so its parts aren't parts of the result"
+        )
     type_ = tensor_type(near.collective.x)
     axis = outer_axis(type_)
     rows = type_.shape[axis].as_int()
@@ -272,15 +298,16 @@ def _forms(
 def overlap_cost(op: OverlapOp, model: CostModel, env: Sizes, config: FusionConfig) -> GroupCost:
     """What all parts of an overlap cost together.
 
-    `hbm_bytes` counts every operand of every launch once, as everywhere; operands that all parts read whole are
-    `resident_bytes` from the second part on, if what one part touches leaves room in L2.
+    `hbm_bytes` counts every operand of every launch once, as everywhere; operands that all parts read whole
+    are `resident_bytes` from the second part on, if what one part touches leaves room in L2.
     """
     room = model.l2_bytes * model.rates.l2_fraction
     bodies = op.produce.block, op.consume.block
     touched = sum(value_bytes(v, env) for body in bodies for v in body.args)
     whole = [a for body in bodies for a in body.args if touched <= room and _is_whole(op, a)]
     produce, consume = (
-        [_kernel_cost(k, model, env, config, whole) for k in body.ops if isinstance(k, FusedOp)] for body in bodies
+        [_kernel_cost(k, model, env, config, whole) for k in body.ops if isinstance(k, FusedOp)]
+        for body in bodies
     )
     kept = sum(c.resident_bytes for c in (*produce, *consume))
     transfer, parts = _transfer_cost(op.collective, model, env), op.attrs()["parts"]
@@ -306,7 +333,8 @@ def _is_whole(op: OverlapOp, argument: BlockArgument) -> bool:
 
 
 def cut(near: Neighbourhood, parts: int) -> OverlapOp:
-    """The overlap of a collective with its neighbours, in parts along the outer axis of what it moves; not inserted yet.
+    """The overlap of a collective with its neighbours, in parts along the outer axis of what it moves; not
+    inserted yet.
 
     Raises NotFusible if a kernel has no parts, with the reason.
     """
@@ -315,7 +343,9 @@ def cut(near: Neighbourhood, parts: int) -> OverlapOp:
     for value in results:
         axes.setdefault(value, outer_axis(tensor_type(value)))
     inner: dict[FusedOp, Axes] = {}
-    for kernel in reversed(near.kernels):  # what the consumer asks of the producer's other results comes first
+    for kernel in reversed(
+        near.kernels
+    ):  # what the consumer asks of the producer's other results comes first
         wanted = {inside: axes[r] for r, inside in zip(kernel.results, kernel.yielded) if r in axes}
         inner[kernel] = needed_axes(list(kernel.block.ops), wanted)
         for arg, operand in zip(kernel.block.args, kernel.operands):
@@ -363,10 +393,10 @@ def _kept(near: Neighbourhood, results: Sequence[SSAValue]) -> list[SSAValue]:
     return [r for r in near.producer.results if r in later]
 
 
-def _add_part(
-    block: Block, kernel: FusedOp, at: dict[SSAValue, SSAValue], axes: Axes, parts: int
-) -> None:
-    """Append a part of a fused op to a body; `at` maps values outside to those of the body, and gets the results."""
+def _add_part(block: Block, kernel: FusedOp, at: dict[SSAValue, SSAValue], axes: Axes, parts: int) -> None:
+    """Append a part of a fused op to a body; `at` maps values outside to those of the body, and gets the
+    results.
+    """
     body = Block()
     mapping: dict[SSAValue, SSAValue] = {}
     for i, (arg, operand) in enumerate(zip(kernel.block.args, kernel.operands)):
@@ -381,7 +411,9 @@ def _add_part(
         mapping.update(zip(op.results, copy.results))
     body.add_op(YieldOp.create(operands=[mapping[v] for v in kernel.yielded]))
     operands = [at[o] for o in kernel.operands]
-    made = FusedOp.build_from(kernel.kind.data, f"{kernel.label.data}_part", operands, Region(body), kernel.in_stages)
+    made = FusedOp.build_from(
+        kernel.kind.data, f"{kernel.label.data}_part", operands, Region(body), kernel.in_stages
+    )
     block.add_op(made)
     for old, new in zip(kernel.results, made.results):
         new.name_hint = old.name_hint

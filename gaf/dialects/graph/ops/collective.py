@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives: ops whose result depends on what other ranks hold. They are launches of their own (HCCL), never kernels.
+"""Collectives: ops whose result depends on what other ranks hold. They are launches of their own (HCCL),
+never kernels.
 
-A run belongs to one rank of a group. What the others hold comes from `Ranks`: by default every rank holds what this
-one holds (`Alike`), so that a model of one rank runs and verifies alone; `acting_as` sets another, e.g. ranks that are
-simulated side by side. Collectives of a PyTorch process group that is initialised use that group.
+A run belongs to one rank of a group. What the others hold comes from `Ranks`: by default every rank holds
+what this one holds (`Alike`), so that a model of one rank runs and verifies alone; `acting_as` sets another,
+e.g. ranks that are simulated side by side. Collectives of a PyTorch process group that is initialised use
+that group.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from gaf.dialects.graph.meaning import Opaque
 from gaf.dialects.graph.ops.common import computing, finish, format_dims, norm_axis
 from gaf.dialects.graph.ops.torch_call import to_numpy, to_torch
 from gaf.dialects.graph.types import TensorType
-from gaf.errors import InvalidInputError, UnsupportedError
+from gaf.errors import InvalidInputError
 
 FOLDS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 """How ranks' values are joined; HCCL has all but the mean, which is a sum and a scale."""
@@ -53,8 +55,8 @@ class Ranks(Protocol):
     rank: int
 
     def gather(self, x: np.ndarray, ranks: int) -> Sequence[np.ndarray]:
-        """What all ranks hold, in their order, given what this one does. `ranks`: the size of the group, 0 if the
-        model doesn't say.
+        """What all ranks hold, in their order, given what this one does. `ranks`: the size of the group, 0 if
+        the model doesn't say.
         """
         ...
 
@@ -153,7 +155,9 @@ class CollectiveOp(GraphOp):
     def check(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> None:
         """Raises InvalidInputError for a group without ranks or an unknown reduction."""
         if attrs["ranks"] < 0:
-            raise InvalidInputError(f"{cls.name}: a group of {attrs['ranks']} ranks", expected="1 or more, or 0 (unknown)")
+            raise InvalidInputError(
+                f"{cls.name}: a group of {attrs['ranks']} ranks", expected="1 or more, or 0 (unknown)"
+            )
         reduce = attrs.get("reduce", "sum")
         if reduce not in FOLDS:
             raise InvalidInputError(f"{cls.name}: unknown reduction", expected=", ".join(FOLDS), got=reduce)
@@ -188,7 +192,9 @@ class CollectiveOp(GraphOp):
             return total / len(parts) if reduce == "mean" else total
 
     def meaning(self) -> Opaque:
-        return Opaque(f"{type(self).__name__.removesuffix('Op')} is a launch of HCCL's: it moves data between ranks")
+        return Opaque(
+            f"{type(self).__name__.removesuffix('Op')} is a launch of HCCL's: it moves data between ranks"
+        )
 
     @classmethod
     def from_onnx(cls, ctx: ImportContext) -> Any:
@@ -262,11 +268,15 @@ class AllReduceOp(CollectiveOp):
         attrs = self.attrs()
         if attrs["reduce"] == "sum" and not attrs["ranks"]:
             return ctx.node("AllReduce", inputs, domain="com.microsoft")
-        return ctx.node("AllReduce", inputs, domain="gaf", reduction=attrs["reduce"], group_size=attrs["ranks"])
+        return ctx.node(
+            "AllReduce", inputs, domain="gaf", reduction=attrs["reduce"], group_size=attrs["ranks"]
+        )
 
 
 class SharedAxisOp(CollectiveOp):
-    """Base: along `axis`, the tensor of a rank is one of `ranks` equal parts of the whole, in the ranks' order."""
+    """Base: along `axis`, the tensor of a rank is one of `ranks` equal parts of the whole, in the ranks'
+    order.
+    """
 
     axis = int_prop()
 
@@ -278,7 +288,9 @@ class SharedAxisOp(CollectiveOp):
     def check(cls, operands: Sequence[TensorType], attrs: Mapping[str, Any]) -> None:
         super().check(operands, attrs)
         if not attrs["ranks"]:
-            raise InvalidInputError(f"{cls.name}: the shape of the result needs the number of ranks", expected="1 or more")
+            raise InvalidInputError(
+                f"{cls.name}: the shape of the result needs the number of ranks", expected="1 or more"
+            )
         norm_axis(attrs["axis"], operands[0].rank, cls.name)
 
 
@@ -308,7 +320,11 @@ class AllGatherOp(SharedAxisOp):
     @classmethod
     def onnx_attributes(cls, ctx: ImportContext) -> dict[str, Any]:
         ranks = int(ctx.attr("group_size", 1))
-        return {"ranks": ranks, "group": "", "axis": int(ctx.attr("axis", 1))}  # the schema's default is axis 1
+        return {
+            "ranks": ranks,
+            "group": "",
+            "axis": int(ctx.attr("axis", 1)),
+        }  # the schema's default is axis 1
 
     @classmethod
     def from_aten(cls, ctx: AtenContext) -> Any:
@@ -316,7 +332,9 @@ class AllGatherOp(SharedAxisOp):
 
     def to_onnx(self, ctx: ExportContext, inputs: Sequence[str]) -> list[str]:
         attrs = self.attrs()
-        return ctx.node("AllGather", inputs, domain="com.microsoft", axis=attrs["axis"], group_size=attrs["ranks"])
+        return ctx.node(
+            "AllGather", inputs, domain="com.microsoft", axis=attrs["axis"], group_size=attrs["ranks"]
+        )
 
 
 @graph_op
@@ -366,6 +384,14 @@ class ReduceScatterOp(SharedAxisOp):
 
 
 __all__ = [
-    "AllGatherOp", "AllReduceOp", "Alike", "CollectiveOp", "Ranks", "ReduceScatterOp", "TorchGroup", "acting_as",
-    "ranks_of", "torch_group",
+    "AllGatherOp",
+    "AllReduceOp",
+    "Alike",
+    "CollectiveOp",
+    "Ranks",
+    "ReduceScatterOp",
+    "TorchGroup",
+    "acting_as",
+    "ranks_of",
+    "torch_group",
 ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`graph.overlap`: a collective between two computations, cut into equal parts so that one travels while the next is made."""
+"""`graph.overlap`: a collective between two computations, cut into equal parts so that one travels while the
+next is made.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,12 @@ WHOLE = -1
 class OverlapOp(ControlOp):
     """`parts` times: produce, send, consume; part i + 1 is produced while part i is on its way.
 
-    Operand j is cut into equal parts along `axes[j]`, or read whole by every part (`WHOLE`); the results are the
-    parts' results, joined along `result_axes`. All axes are the outermost ones longer than 1, so that parts are
-    contiguous in memory. Bodies: `produce`: parts of the operands -> what is sent, and what consumers read besides;
-    `transfer`: one collective; `consume`: what arrived, what `produce` yielded besides, parts of the operands ->
-    parts of the results. Order on the compute stream: p0, p1, c0, p2, c1, ...
+    Operand j is cut into equal parts along `axes[j]`, or read whole by every part (`WHOLE`); the results are
+    the parts' results, joined along `result_axes`. All axes are the outermost ones longer than 1, so that
+    parts are contiguous in memory. Bodies: `produce`: parts of the operands -> what is sent, and what
+    consumers read besides; `transfer`: one collective; `consume`: what arrived, what `produce` yielded
+    besides, parts of the operands -> parts of the results. Order on the compute stream: p0, p1, c0, p2, c1,
+    ...
     """
 
     name = "graph.overlap"
@@ -76,20 +79,29 @@ class OverlapOp(ControlOp):
     def _verify_bodies(self) -> None:
         attrs, (produce, transfer, consume) = self.attrs(), self.bodies
         count = attrs["parts"]
-        pieces = [part_of(t, a, count) for t, a in zip(self.operand_tensor_types(), attrs["axes"], strict=True)]
+        pieces = [
+            part_of(t, a, count) for t, a in zip(self.operand_tensor_types(), attrs["axes"], strict=True)
+        ]
         self._check_types("arguments of 'produce'", [tensor_type(a) for a in produce.args], pieces)
         sent, *kept = yielded_types(produce)
         self._check_types("arguments of 'transfer'", [tensor_type(a) for a in transfer.args], [sent])
         (arrived,) = yielded_types(transfer)
-        self._check_types("arguments of 'consume'", [tensor_type(a) for a in consume.args], [arrived, *kept, *pieces])
-        joined = [part_of(t, a, count) for t, a in zip(self.result_tensor_types(), attrs["result_axes"], strict=True)]
+        self._check_types(
+            "arguments of 'consume'", [tensor_type(a) for a in consume.args], [arrived, *kept, *pieces]
+        )
+        joined = [
+            part_of(t, a, count)
+            for t, a in zip(self.result_tensor_types(), attrs["result_axes"], strict=True)
+        ]
         self._check_types("results of 'consume'", yielded_types(consume), joined)
         _ = self.collective
 
     def run(self, operands: Sequence[np.ndarray], run_body: RunBody) -> list[np.ndarray]:
         attrs, (produce, transfer, consume) = self.attrs(), self.bodies
         count, results = attrs["parts"], list[np.ndarray]()
-        cut = [[x] * count if a == WHOLE else np.split(x, count, axis=a) for x, a in zip(operands, attrs["axes"])]
+        cut = [
+            [x] * count if a == WHOLE else np.split(x, count, axis=a) for x, a in zip(operands, attrs["axes"])
+        ]
 
         def finish(i: int, coming: Future[Sequence[np.ndarray]], kept: Sequence[np.ndarray]) -> None:
             made = run_body(consume, [*coming.result(), *kept, *(c[i] for c in cut)])
@@ -123,10 +135,14 @@ def times_run(op: Operation) -> int:
 
 
 def part_of(whole: TensorType, axis: int, parts: int) -> TensorType:
-    """The type of one of `parts` equal parts along `axis`. Raises InvalidInputError if the size isn't a multiple."""
+    """The type of one of `parts` equal parts along `axis`. Raises InvalidInputError if the size isn't a
+    multiple.
+    """
     if axis == WHOLE:
         return whole
     size = exact_div(whole.shape[axis], const(parts)) if axis < whole.rank else None
     if size is None:
-        raise InvalidInputError("a tensor that can't be cut into equal parts", expected=f"{parts} along axis {axis}", got=whole)
+        raise InvalidInputError(
+            "a tensor that can't be cut into equal parts", expected=f"{parts} along axis {axis}", got=whole
+        )
     return TensorType.of([size if i == axis else d for i, d in enumerate(whole.shape)], whole.dtype)
