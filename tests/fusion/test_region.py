@@ -170,7 +170,7 @@ def test_equal_work_is_one_node() -> None:
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (lambda g: g.add(MatMulOp, g["a"], g.add(ExpOp, g["b"])), "right matmul operand"),
+        (lambda g: g.add(MatMulOp, g["a"], g.add(ExpOp, g["b"])), "the right operand of graph.matmul is computed here"),
         (lambda g: g.add(ReduceSumOp, g.add(ReduceSumOp, g["a"], axes=(0,), keepdims=True), axes=(1,), keepdims=True), "different axes"),
         (lambda g: g.add(ExpOp, g.add(SliceOp, g["a"], starts=[0, 23], sizes=[24, 24], steps=[1, -1])), "contiguous"),
     ],

@@ -23,7 +23,7 @@ tile.kernel @softmax(%x: !tile.gm<[M, K], f32>, %y: !tile.gm<[M, K], f32, out>) 
 
 // Lanes are bound before rows, whose number depends on them.
 // CHECK-LABEL: @scale
-// CHECK-SAME: params [tn_fit = {{.*}}, tn_widest = min(N, {{.*}}tn_fit{{.*}}), tn = min(max(256, ((((M * N + 39) floordiv 40) + 63) floordiv 64) * 64), {{.*}}tn_widest{{.*}}), tm_fit = {{.*}}tn{{.*}}, tm_most = max(1, min(tm_fit
+// CHECK-SAME: params [tn_fit = {{.*}}, tn_widest = min(N, {{.*}}tn_fit{{.*}}), tn = min(max(128, ((((M * N + 39) floordiv 40) + 63) floordiv 64) * 64), {{.*}}tn_widest{{.*}}), tm_fit = {{.*}}tn{{.*}}, tm_most = max(1, min(tm_fit
 tile.kernel @scale(%x: !tile.gm<[M, N], f32>, %y: !tile.gm<[M, N], f32, out>) symbols [M, N] axes [m = M, n = N] params [tm = M, tn = N] {
   tile.grid [m step tm, n step tn] {
     %t = tile.load %x[m, n] : !tile.t<[m, n], f32>
