@@ -77,7 +77,10 @@ class HostTiling:
         return 8 * max(1, len(self.fields))
 
     def evaluate(
-        self, symbols: Mapping[str, int], limits: Mapping[str, int] | None = None, blocks: Mapping[str, int] | None = None
+        self,
+        symbols: Mapping[str, int],
+        limits: Mapping[str, int] | None = None,
+        blocks: Mapping[str, int] | None = None,
     ) -> Launch:
         """All values for given symbols; further names in `symbols` are ignored.
 

@@ -115,7 +115,8 @@ def assembled(
     pieces = [_analysed(group, ops, members, [cut], strict, memo) for group in groups]
     if any(schedules[0].is_cube for _, schedules in pieces):
         raise NotFusible("a matmul before another one that reads its result as a piece of a concatenation")
-    inputs = dict.fromkeys(v for r in (*(r for r, _ in pieces), last) for v in r.inputs if v is not cut and not isinstance(v, Handed))
+    regions = [*(region for region, _ in pieces), last]
+    inputs = dict.fromkeys(v for r in regions for v in r.inputs if v is not cut and not isinstance(v, Handed))
     if len(inputs) > MAX_INPUTS:
         raise NotFusible(f"{len(inputs)} inputs are more than the {MAX_INPUTS} a kernel takes")
     whole = Region(inputs=list(inputs), outputs=[Output(-1, (), tensor_type(v)) for v in outputs])

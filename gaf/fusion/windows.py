@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows that slide along an axis: what neighbouring windows share needs no copy for each of them.
 
-An operand with the index `stride * column + dilation * tap - pad` along one dim holds every line of an image up to
-`taps` times. Counted by lines instead, `stride * line + phase`, it holds each once; the window at `column` finds
-position `tap` at line `column + tap * dilation // stride` of phase `tap * dilation % stride`.
+An operand with the index `stride * column + dilation * tap - pad` along one dim holds every line of an image
+up to `taps` times. Counted by lines instead, `stride * line + phase`, it holds each once; the window at `column`
+finds position `tap` at line `column + tap * dilation // stride` of phase `tap * dilation % stride`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, sym
 from gaf.dialects.graph.meaning import Guard
 from gaf.fusion.nodes import Node, Region
@@ -19,7 +18,7 @@ from gaf.fusion.nodes import Node, Region
 
 @dataclass(frozen=True)
 class Slide:
-    """A region whose right operand is counted by lines: the axes `line` and `phase` instead of `column` and `tap`."""
+    """A region whose right operand is counted by lines: axes `line` and `phase` instead of `column` and `tap`."""
 
     region: Region
     column: str
@@ -30,7 +29,7 @@ class Slide:
     dilation: int
 
     def order(self, axes: Sequence[str]) -> list[str]:
-        """`axes` of the operand with the new ones: a phase is an image of its own, the last dims are its lines."""
+        """`axes` of the operand with the new ones: a phase is an image of its own, its lines the last dims."""
         lines = [self.phase, self.line] if self.stride > 1 else [self.line]
         return [name for a in axes if a != self.tap for name in (lines if a == self.column else [a])]
 
@@ -74,8 +73,11 @@ def _slide(region: Region, below: Sequence[int], column: str, tap: str, stride: 
         axes[phase] = const(stride)
     moved = {column: sym(line), tap: const(0)}
 
+    def slides(e: Expr) -> bool:
+        return _steps(e, column, tap) != (0, 0)
+
     def index(e: Expr) -> Expr:
-        return e.substitute(moved) + sym(phase) if stride > 1 and _steps(e, column, tap) != (0, 0) else e.substitute(moved)
+        return e.substitute(moved) + sym(phase) if stride > 1 and slides(e) else e.substitute(moved)
 
     last = (region.axes[column] - 1) * stride + reach
     nodes = list(region.nodes)
@@ -83,13 +85,15 @@ def _slide(region: Region, below: Sequence[int], column: str, tap: str, stride: 
         node = nodes[i]
         guards = [replace(g, index=index(g.index)) for g in node.guards]
         if stride > 1:  # lines behind the last window may lie behind the end of the array
+            first = {line: const(0), phase: const(0)}
             guards += [
-                Guard(index(e), const(0), index(e).substitute({line: const(0), phase: const(0)}) + last + 1)
-                for e in node.index if _steps(e, column, tap) != (0, 0) and all(g.index != e for g in node.guards)
+                Guard(index(e), const(0), index(e).substitute(first) + last + 1)
+                for e in node.index if slides(e) and all(g.index != e for g in node.guards)
             ]  # fmt: skip
-        has = {column, tap} & node.axes
-        kept = node.axes - has | ({line, *([phase] if stride > 1 else [])} if has else set())
-        nodes[i] = replace(node, index=tuple(map(index, node.index)), guards=tuple(guards), axes=frozenset(kept))
+        kept = node.axes - {column, tap}
+        if kept != node.axes:
+            kept |= {line, phase} & axes.keys()
+        nodes[i] = replace(node, index=tuple(map(index, node.index)), guards=tuple(guards), axes=kept)
     return Slide(replace(region, axes=axes, nodes=nodes), column, tap, line, phase, stride, dilation)
 
 

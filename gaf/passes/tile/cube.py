@@ -15,7 +15,16 @@ from gaf.dialects.tile.folds import ContractOp
 from gaf.dialects.tile.memory import LoadOp, MoveOp, StoreOp
 from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, YieldOp
 from gaf.dialects.tile.types import GmType
-from gaf.passes.tile.forms import Address, Windows, axis_ranges, element_offset, linear, loops_around, refuse, tile_type
+from gaf.passes.tile.forms import (
+    Address,
+    Windows,
+    axis_ranges,
+    element_offset,
+    linear,
+    loops_around,
+    refuse,
+    tile_type,
+)
 from gaf.passes.tile.handover import FRACTAL, HandOver, Part, Step, check_order, collect_handovers, steps
 from gaf.passes.tile.program import is_cube_op
 from gaf.passes.tile.skew import lags
@@ -198,7 +207,9 @@ def _plan_block(kernel: KernelOp, op: ContractOp, ring: ForOp | None, parts: dic
         if ring is not None and axis == ring.axis:
             continue  # a round sums its step: the vector cores add up
         if windows.capacity[axis] != expr(kernel.extents[axis]):
-            raise refuse(op, f"the summed axis '{axis}' is looped over", hint="leave it whole: BlockMmad walks it")
+            raise refuse(
+                op, f"the summed axis '{axis}' is looped over", hint="leave it whole: BlockMmad walks it"
+            )
     left, right = _operands(kernel, op, rows, columns, summed, parts)
     size = (windows.capacity[rows] if rows else const(1), windows.capacity[columns])
     _check_size(op, size)
@@ -308,7 +319,9 @@ def _window_operands(
             size = const(1)
             for axis in reversed(over):
                 if total.coefficient(axis) != size:
-                    raise refuse(load, "the left operand of a matmul over several axes has them in one row", got=str(total))
+                    raise refuse(
+                        load, "the left operand of a matmul over several axes has them in one row", got=str(total)
+                    )
                 size = size * kernel.extents[axis]
             pitch = total.coefficient(rows) if rows else const(1)
             if pitch is None:
@@ -317,7 +330,9 @@ def _window_operands(
             continue
         starts = window_rows(total, over, kernel.extents)
         if starts is None or total.coefficient(columns) != 1:
-            raise refuse(load, "the right operand of a matmul over several axes has no rows of columns", got=str(total))
+            raise refuse(
+                load, "the right operand of a matmul over several axes has no rows of columns", got=str(total)
+            )
         found.append(Operand(load, (*over, columns), False, starts.outer, source.dtype, starts))
     if {o.dtype for o in found} - {dt.F32, dt.F16, dt.BF16}:
         raise refuse(op, "the cube multiplies floats", expected="f32, f16 or bf16", got=str(found[0].dtype))

@@ -18,7 +18,7 @@ from gaf.dialects.tile.structure import ForOp, SyncOp
 from gaf.dialects.tile.types import GmType
 from gaf.passes.tile.cube import Block, Operand, operand_base
 from gaf.passes.tile.emit import Condition, Emitter, gm_name
-from gaf.passes.tile.forms import linear, refuse, require_contiguous
+from gaf.passes.tile.forms import linear, require_contiguous
 from gaf.passes.tile.handover import Part, Step
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a matmul's right operand over several summed axes: windows of an image that was laid out by lines."""
+"""Rows of a matmul's right operand over several summed axes: windows of an image that lies line by line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class WindowRows:
 
 
 def window_rows(total: Expr, over: Sequence[str], extents: Mapping[str, Expr]) -> WindowRows | None:
-    """Where the rows of an operand with the offset `total` start, along the summed axes, outermost first; None if
-    they follow no such rule.
+    """Where the rows of an operand with the offset `total` start, along the summed axes, outermost first; None
+    if they follow no such rule.
     """
     sizes = {a: extents[a] for a in over}
     bent = [a for a in over if total.coefficient(a) is None]
@@ -54,7 +54,9 @@ def window_rows(total: Expr, over: Sequence[str], extents: Mapping[str, Expr]) -
     return WindowRows(sizes[tap], inner, outer, line, phase, step, dilation, stride)
 
 
-def _merged(over: Sequence[str], steps: Mapping[str, Expr], sizes: Mapping[str, Expr]) -> list[tuple[Expr, Expr]]:
+def _merged(
+    over: Sequence[str], steps: Mapping[str, Expr], sizes: Mapping[str, Expr]
+) -> list[tuple[Expr, Expr]]:
     """(size, step) of neighbouring axes, those that count on as one."""
     found: list[tuple[Expr, Expr]] = []
     for axis in over:
