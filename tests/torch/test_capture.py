@@ -349,3 +349,23 @@ def test_a_call_that_pytorch_refuses_is_named() -> None:
     model = gaf.load_model(torch.export.export(Mixed(), (torch.ones(2, 4, dtype=torch.float16),)))
     with pytest.raises(gaf.UnsupportedError, match="torch refuses linear.default"):
         gaf.fuse(model).run({model.input_names[0]: np.ones((2, 4), np.float16)}, "interpreter")
+
+
+def test_a_bug_of_the_importer_leaves_the_call_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's model runs all the same; where bugs are to show it is an internal error that names the call."""
+    from gaf.dialects.graph import registry
+    from gaf.errors import InternalError
+    from gaf.frontend.torch import importer
+
+    def broken(ctx: object) -> object:
+        raise TypeError("nobody thought of this")
+
+    monkeypatch.setattr(registry.by_aten("aten.tanh.default"), "from_aten", broken)
+    module, x = torch.nn.Tanh(), torch.randn(3, 4)
+    with pytest.raises(InternalError, match="importing aten.tanh.default failed: TypeError: nobody thought of this"):
+        gaf.torch_to_graph(torch.export.export(module, (x,)))
+    monkeypatch.setattr(importer, "RAISE_BUGS", False)
+    model = gaf.torch_to_graph(torch.export.export(module, (x,)))
+    assert any("runs on the host: TypeError: nobody thought of this" in note for note in model.notes)
+    (got,) = model.run({model.input_names[0]: x.numpy()}).values()
+    np.testing.assert_allclose(got, np.tanh(x.numpy()), rtol=1e-6)

@@ -22,7 +22,7 @@ from gaf.dialects.graph.model import Model, new_model
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.torch_call import call_text, encode, run_call, to_numpy
 from gaf.dialects.graph.types import TensorType
-from gaf.errors import GafError, UnsupportedError
+from gaf.errors import GafError, InternalError, UnsupportedError
 from gaf.frontend import custom
 from gaf.frontend.builder import GraphBuilder
 from gaf.frontend.torch.context import CallContext
@@ -58,6 +58,12 @@ class Held:
 
     name: str
     tensor: torch.Tensor
+
+
+RAISE_BUGS = False
+"""Whether anything but a declared refusal (a GafError) ends the import; users' models run such calls on the host, with
+a warning. Tests and benchmarks set it.
+"""
 
 
 class GraphImporter:
@@ -223,7 +229,13 @@ class GraphImporter:
                 return made
             except GafError as error:
                 reason = error.what
-            except Exception as error:  # a call of a form that nobody thought of: the host can still run it
+            except Exception as error:  # a bug, but the host can still run the call
+                if RAISE_BUGS:
+                    raise InternalError(
+                        f"importing {name} failed: {type(error).__name__}: {error}",
+                        where=f"{self.source}: '{location}'",
+                        hint="this is a bug in gaf: please report it with the model",
+                    ) from error
                 reason = f"{type(error).__name__}: {error}"
                 log.warning("%s: importing '%s' (%s) failed: %s", self.source, location, name, reason)
         try:

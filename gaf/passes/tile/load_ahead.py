@@ -9,7 +9,7 @@ temporaries, stores and other loads are as small as a piece.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, i64
@@ -162,6 +162,18 @@ class Times:
         return self.head(size, pieces) + tiles * work[slowest] + alone
 
 
+EVERY_COUNT = 4096
+"""Numbers of tiles up to which each is tried; of larger ones those in steps of one part in as many."""
+
+
+def counts(end: int) -> Iterator[int]:
+    """Numbers of tiles to try, ascending from 1 to below `end`: their number grows with the logarithm of a large `end`."""
+    count = 1
+    while count < end:
+        yield count
+        count += 1 + count // EVERY_COUNT
+
+
 def load_ahead(kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], target: Chip) -> Plan | None:
     """Choose the size of tiles again, and cut them into pieces if that is modelled as faster.
 
@@ -173,7 +185,7 @@ def load_ahead(kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], 
         return None
     times = Times(plan, tile, names, ahead)
     now, most = names[tile.param], -(-tile.extent * tile.others // tile.cores)
-    sizes = {-(-tile.extent // k) for k in range(1, tile.extent // max(1, now) + 4 * tile.cores)}
+    sizes = {-(-tile.extent // k) for k in counts(tile.extent // max(1, now) + 4 * tile.cores)}
     sizes = {-(-s // tile.granule) * tile.granule for s in sizes}
     whole = Rooms(plan, tile.param, tile.param, names, target.ub_usable_bytes, tile.granule)
     tries = [(times.busiest(size, size), size, size) for size in sizes if whole.piece(size) == size]

@@ -205,6 +205,9 @@ class PositionsOp(CreationOp):
             raise InvalidInputError(f"{cls.name}: first is one number", got=format_dims(attrs["first"]))
         if sum(d != 1 for d in attrs["shape"]) > 1:
             raise InvalidInputError(f"{cls.name}: one dim is counted, the others are 1", got=format_dims(attrs["shape"]))
+        first = expr(attrs["first"][0]).as_int() or 0
+        if not -(1 << 31) <= first < 1 << 31:
+            raise InvalidInputError(f"{cls.name}: a position beyond 32 bits", got=first)
         return [TensorType.of(attrs["shape"], dt.I32)]
 
     def counted(self) -> int | None:
