@@ -170,14 +170,14 @@ class _Prover:
         return sum(not self.inputs[t.node].isdisjoint(scaled) for t in rest) <= 1
 
     def _direct(self, fold: int, outside: Sequence[Term]) -> bool:
-        """Whether factors read a fold otherwise than through other folds."""
+        """Whether factors read a fold otherwise than through other folds, and as more than a condition."""
         stack = [t.node for t in outside]
         seen: set[int] = set()
         while stack:
             number = stack.pop()
             if number == fold:
                 return True
-            if number not in seen and number not in self.folds:
+            if number not in seen and number not in self.folds and not self.nodes[number].dtype.is_bool:
                 seen.add(number)
                 stack += self.nodes[number].args
         return False

@@ -83,6 +83,15 @@ def guarded_log_sum_exp(g: Rows) -> SSAValue:
     return g.add(AddOp, shift, g.add(LogOp, total))
 
 
+def guarded_softmax(g: Rows) -> SSAValue:
+    """Rows of -inf are 0: shifted by 0, and divided by 1."""
+    peak = g.fold(ReduceMaxOp, g["x"])
+    empty = g.add(EqualOp, peak, g.number(-np.inf))
+    e = g.add(ExpOp, g.add(SubOp, g["x"], g.add(WhereOp, empty, g.number(0.0), peak)))
+    total = g.add(WhereOp, empty, g.number(1.0), g.fold(ReduceSumOp, e))
+    return g.fold(ReduceSumOp, g.add(MulOp, g.add(DivOp, e, total), g["w"]))
+
+
 def cross_entropy(g: Rows) -> SSAValue:
     """-sum w * log_softmax(x), written as logsumexp(x) * sum w - sum w * x."""
     weight, score = g.fold(ReduceSumOp, g["w"]), g.fold(ReduceSumOp, g.add(MulOp, g["w"], g["x"]))
@@ -112,7 +121,7 @@ def l2_normalise(g: Rows) -> SSAValue:
 
 
 MATCHES: list[Model] = [
-    softmax, softmax_by_reciprocal, scaled_after_the_maximum, log_sum_exp, guarded_log_sum_exp, cross_entropy, variance,
+    softmax, softmax_by_reciprocal, scaled_after_the_maximum, log_sum_exp, guarded_log_sum_exp, guarded_softmax, cross_entropy, variance,
     variance_by_power, rms, l2_normalise,
 ]  # fmt: skip
 
