@@ -92,8 +92,10 @@ def assembled(
 
     Raises NotFusible if no concatenation of the group is all that its pieces are for, or a region has no schedule.
     """
-    members, memo = set(ops), memo if memo is not None else {}
-    cut = next((v for v in _concatenations(ops, members) if _is_cut(v, ops, outputs, members)), None)
+    memo = memo if memo is not None else {}
+    ops = _needed(ops, outputs)
+    members = set(ops)
+    cut = next((v for v in _concatenations(ops) if _is_cut(v, ops, outputs, members)), None)
     if cut is None:
         raise NotFusible("no concatenation between two parts of the group")
     groups = _groups([cut], members)
@@ -134,8 +136,17 @@ def assembled(
     return whole, found
 
 
-def _concatenations(ops: Sequence[Operation], members: set[Operation]) -> list[SSAValue]:
-    return [r for op in ops for r in op.results if len(_arms(r, 0, members)) > 1]
+def _needed(ops: Sequence[Operation], outputs: Sequence[SSAValue]) -> list[Operation]:
+    """The ops that `outputs` are made by: views of other groups may be among `ops`."""
+    members = set(ops)
+    found = {op for v in outputs for op in _below(v, members)}
+    return [op for op in ops if op in found]
+
+
+def _concatenations(ops: Sequence[Operation], least: int = 2) -> list[SSAValue]:
+    """The concatenations of `least` pieces or more among some ops."""
+    members = set(ops)
+    return [r for op in ops for r in op.results if len(_arms(r, 0, members)) >= least]
 
 
 def _is_cut(value: SSAValue, ops: Sequence[Operation], outputs: Sequence[SSAValue], members: set[Operation]) -> bool:
@@ -194,9 +205,15 @@ def kernel_of(
     says so), else side by side; the other way round for many pieces; else one region behind others side by side.
     Raises NotFusible with the reason against one region. `memo` holds what one search has found out before.
     """
-    if len(_groups(outputs, set(ops))) >= MANY:
+    members = set(ops)
+    first = []
+    if len(_groups(outputs, members)) >= MANY:
+        first.append(side_by_side)
+    elif len(ops) > MANY and _concatenations(_needed(ops, outputs), MANY):
+        first.append(assembled)
+    for way in first:
         try:
-            return side_by_side(ops, outputs, strict, memo)
+            return way(ops, outputs, strict, memo)
         except NotFusible:
             pass
     try:

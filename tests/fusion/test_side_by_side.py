@@ -96,6 +96,19 @@ def test_a_piece_with_another_use_is_not_assembled() -> None:
         assembled(ops, list(model.returned))
 
 
+def test_concatenations_of_other_groups_are_left_alone() -> None:
+    """A search hands the views of the whole model to every group: one that the group doesn't read is no part of it."""
+    n = Net(x=[6, 16], y=[40, 16])
+    stacked = n.op(ConcatOp, *(n.op(UnsqueezeOp, n.op(kind, n["x"]), axes=(1,)) for kind in (ReluOp, TanhOp) * 5), axis=1)
+    n.op(ExpOp, stacked)
+    other = n.op(ExpOp, n["y"])
+    ops = [op for op in n.finish(other).block.ops if isinstance(op, GraphOp) and not is_constant(op)]
+    with pytest.raises(NotFusible, match="no concatenation between two parts"):
+        assembled(ops, [other])
+    region, _ = kernel_of(ops, [other])
+    assert [v.name_hint for v in region.inputs] == ["y"]
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_lookups_that_end_in_one_tensor_are_one_kernel(axis: int) -> None:
     fused = gaf.fuse(bags(axis).model)
