@@ -32,8 +32,10 @@ struct MmadQueues {
     static constexpr uint32_t PANEL_BYTES = 512;      // bytes of k in an L1 panel, for one m or n
     static constexpr uint32_t L0_BYTES = 32 * 1024;  // half of L0A and of L0B
     static constexpr uint32_t STRIP = 128;           // columns of one L0C tile
+    static constexpr uint32_t CHUNKS = 4;            // pieces of a left operand that stays in L1
 
-    AscendC::TQue<AscendC::TPosition::A1, 2> a1;
+    uint32_t chunk = 0;  // k of such a piece; 0: panels of the left operand come and go
+    AscendC::TQue<AscendC::TPosition::A1, CHUNKS> a1;
     AscendC::TQue<AscendC::TPosition::B1, 2> b1;
     AscendC::TQue<AscendC::TPosition::A2, 2> a2;
     AscendC::TQue<AscendC::TPosition::B2, 2> b2;
@@ -56,11 +58,18 @@ class BlockMmad {
 public:
     __aicore__ inline BlockMmad() {}
 
-    // Makes the queues: L1 2 x (maxM + maxN) x 512 bytes, L0A and L0B 2 x 32 KiB, L0C two strips of maxM rows.
-    __aicore__ inline void Init(AscendC::TPipe* pipe, uint32_t maxM = 128, uint32_t maxN = 256)
+    // Makes the queues: L1 2 x (maxM + maxN) x 512 bytes, L0A and L0B 2 x 32 KiB, L0C two strips of maxM rows. With
+    // keptK, A [m, keptK] (not transposed) stays in L1, all of it, until a block has another one: nothing may write it
+    // meanwhile. Then Release belongs behind the last block, and the object shares its queues with no other.
+    __aicore__ inline void Init(AscendC::TPipe* pipe, uint32_t maxM = 128, uint32_t maxN = 256, uint32_t keptK = 0)
     {
         const uint32_t rows = RoundUp(maxM, 16), cols = RoundUp(maxN, 16);
-        pipe->InitBuffer(own_.a1, 2, rows * PANEL_BYTES);
+        if (keptK != 0) {
+            own_.chunk = DivUp(DivUp(keptK, PANEL_K), MmadQueues::CHUNKS) * PANEL_K;
+            pipe->InitBuffer(own_.a1, static_cast<uint8_t>(DivUp(keptK, own_.chunk)), rows * own_.chunk * sizeof(AT));
+        } else {
+            pipe->InitBuffer(own_.a1, 2, rows * PANEL_BYTES);
+        }
         pipe->InitBuffer(own_.b1, 2, cols * PANEL_BYTES);
         pipe->InitBuffer(own_.a2, 2, L0_BYTES);
         pipe->InitBuffer(own_.b2, 2, L0_BYTES);
@@ -77,6 +86,15 @@ public:
 
     __aicore__ inline MmadQueues* Queues() { return queues_; }
 
+    // A that stayed in L1 is no longer needed.
+    __aicore__ inline void Release()
+    {
+        for (uint32_t i = 0; i < kept_; ++i) {
+            queues_->a1.FreeTensor(chunks_[i]);
+        }
+        kept_ = 0;
+    }
+
     // c[i * ldc + j] = sum over k of A[i, k] * B[k, j] for i < m <= maxM, j < n <= maxN; lda, ldb, ldc in
     // elements. ldb is the distance of rows of B, or WindowRows: where they start (B not transposed).
     template <class Rows>
@@ -87,14 +105,16 @@ public:
         const uint32_t mPad = RoundUp(m, 16);
         const uint32_t step = StepOf(Max(mPad, RoundUp(Min(n, STRIP), 16)));
         LocalTensor<float> l0c[2];
-        LoadPanels(a, lda, b, ldb, m, n, 0, Min(k, PANEL_K));
+        const bool keeps = queues_->chunk != 0;
+        isNew_ = !keeps || kept_ == 0 || a.GetPhyAddr() != left_.GetPhyAddr() || m != rows_;
+        LoadPanels(a, lda, b, ldb, m, n, 0, Min(k, PANEL_K), k);
         for (uint32_t k1 = 0; k1 < k; k1 += PANEL_K) {
             const uint32_t kPanel = Min(k - k1, PANEL_K);
             if (k1 + PANEL_K < k) {
-                LoadPanels(a, lda, b, ldb, m, n, k1 + PANEL_K, Min(k - k1 - PANEL_K, PANEL_K));
+                LoadPanels(a, lda, b, ldb, m, n, k1 + PANEL_K, Min(k - k1 - PANEL_K, PANEL_K), k);
             }
             LocalTensor<AT> b1 = queues_->b1.template DeQue<AT>();
-            LocalTensor<AT> a1 = queues_->a1.template DeQue<AT>();
+            LocalTensor<AT> a1 = keeps ? Kept(k1, mPad) : queues_->a1.template DeQue<AT>();
             for (uint32_t s = 0; s * STRIP < n; ++s) {
                 const uint32_t width = Min(n - s * STRIP, STRIP), nPad = RoundUp(width, 16);
                 if (k1 == 0) {
@@ -108,8 +128,15 @@ public:
                     Store(c[s * STRIP], ldc, l0c[s], m, nPad);
                 }
             }
-            queues_->a1.FreeTensor(a1);
+            if (!keeps) {
+                queues_->a1.FreeTensor(a1);
+            }
             queues_->b1.FreeTensor(b1);
+        }
+        if (keeps) {
+            left_ = a;
+            rows_ = m;
+            kept_ = DivUp(k, queues_->chunk);
         }
     }
 
@@ -119,6 +146,28 @@ private:
     static constexpr uint32_t PANEL_K = PANEL_BYTES / sizeof(AT);  // 256, or 128 for float
     static constexpr uint32_t L0_BYTES = MmadQueues::L0_BYTES;
     static constexpr uint32_t STRIP = MmadQueues::STRIP;
+
+    // The panel from k1 on of an A that stays: taken from the queue when it was loaded for this block.
+    __aicore__ inline LocalTensor<AT> Kept(uint32_t k1, uint32_t mPad)
+    {
+        const uint32_t i = k1 / queues_->chunk, first = i * queues_->chunk;
+        if (isNew_ && k1 == first) {
+            chunks_[i] = queues_->a1.template DeQue<AT>();
+        }
+        return chunks_[i][(k1 - first) * mPad];
+    }
+
+    // The chunk of A that starts at k1, into L1 to stay there.
+    __aicore__ inline void Keep(const GlobalTensor<AT>& a, uint64_t lda, uint32_t m, uint32_t k1, uint32_t k)
+    {
+        const uint32_t i = k1 / queues_->chunk;
+        if (i < kept_) {
+            queues_->a1.FreeTensor(chunks_[i]);
+        }
+        LocalTensor<AT> a1 = queues_->a1.template AllocTensor<AT>();
+        Nd2Nz(a1, a[k1], lda, m, Min(k - k1, queues_->chunk), C0);
+        queues_->a1.EnQue(a1);
+    }
 
     // l0c (=, +=) A[:, k0 .. k0 + kTile] * B, of which the panels hold kPanel of k.
     __aicore__ inline void Multiply(const LocalTensor<float>& l0c, const LocalTensor<AT>& a1,
@@ -236,7 +285,7 @@ private:
 
     template <class Rows>
     __aicore__ inline void LoadPanels(const GlobalTensor<AT>& a, uint64_t lda, const GlobalTensor<AT>& b,
-                                      const Rows& ldb, uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel)
+                                      const Rows& ldb, uint32_t m, uint32_t n, uint32_t k1, uint32_t kPanel, uint32_t k)
     {
         LocalTensor<AT> b1 = queues_->b1.template AllocTensor<AT>();
         if constexpr (IS_SAME<Rows, WindowRows>) {
@@ -250,6 +299,12 @@ private:
             Nd2Nz(b1, b[k1 * ldb], ldb, kPanel, n, 16);
         }
         queues_->b1.EnQue(b1);
+        if (queues_->chunk != 0) {
+            if (isNew_ && k1 % queues_->chunk == 0) {
+                Keep(a, lda, m, k1, k);
+            }
+            return;
+        }
         LocalTensor<AT> a1 = queues_->a1.template AllocTensor<AT>();
         if constexpr (TA) {
             Nd2Nz(a1, a[k1 * lda], lda, kPanel, m, 16);
@@ -304,6 +359,12 @@ private:
 
     MmadQueues own_;
     MmadQueues* queues_ = nullptr;
+
+    // An A that stays in L1: what it was loaded from, its rows, and its chunks. isNew_: this block has another one.
+    GlobalTensor<AT> left_;
+    uint32_t rows_ = 0, kept_ = 0;
+    bool isNew_ = true;
+    LocalTensor<AT> chunks_[MmadQueues::CHUNKS];
 };
 
 }  // namespace gaf

@@ -195,9 +195,10 @@ class KernelBuilder:
         output: Element = dt.F32,
         m: ExprLike = MAX_M,
         n: ExprLike = MAX_N,
+        k: int | None = None,
     ) -> SSAValue:
-        """A `gaf::BlockMmad` for blocks up to m x n."""
-        return self._value(InitMmadOp(m=m, n=n, result=MmadType.of(input, trans_a, trans_b, output)), name)
+        """A `gaf::BlockMmad` for blocks up to m x n; with `k`, left operands stay in L1."""
+        return self._value(InitMmadOp(m=m, n=n, k=k, result=MmadType.of(input, trans_a, trans_b, output)), name)
 
     def share_mmad(
         self,

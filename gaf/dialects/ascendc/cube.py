@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
 from gaf.dialects.ascendc.api import ApiOp, AscendOp, Cpp, local_dtype
 from gaf.dialects.ascendc.attributes import KernelKind, Pipe, cpp_type, invalid
@@ -28,23 +28,41 @@ PANEL_BYTES = 512
 """Bytes of k that an L1 panel holds per row (`gaf_cube.h`)."""
 
 
+KEPT_CHUNKS = 4
+"""Pieces that a left operand which stays in L1 is loaded in at most (`gaf_cube.h`)."""
+
 STRIP = 128
 """Columns of one tile of L0C (`gaf_cube.h`)."""
 
 
 @irdl_op_definition
 class InitMmadOp(AscendOp):
-    """`%mm = ascendc.init_mmad [m = 128, n = 256] : !ascendc.mmad<f16, nt, f32>`: for blocks up to m x n."""
+    """`%mm = ascendc.init_mmad [m = 128, n = 256] : !ascendc.mmad<f16, nt, f32>`: for blocks up to m x n.
+
+    With `k`, the left operand of a block, [m, k] in global memory, stays in L1 for the blocks after it that have the
+    same; nothing writes it while the object is in use, and `ascendc.release_mmad` ends that.
+    """
 
     name = "ascendc.init_mmad"
     m = prop_def(ExprAttr)
     n = prop_def(ExprAttr)
+    k = opt_prop_def(ExprAttr)
     mmad = result_def(MmadType)
 
     @classmethod
-    def l1_bytes(cls, m: ExprLike, n: ExprLike) -> Expr:
-        """Bytes of L1: two panels of each operand."""
-        return (round_up(m, 16) + round_up(n, 16)) * (2 * PANEL_BYTES)
+    def l1_bytes(cls, m: ExprLike, n: ExprLike, kept_bytes: int = 0) -> Expr:
+        """Bytes of L1: two panels of each operand, or all of the left one if its rows of `kept_bytes` stay."""
+        panels = -(-kept_bytes // PANEL_BYTES)
+        chunk = -(-panels // KEPT_CHUNKS)
+        held = -(-panels // chunk) * chunk if kept_bytes else 2
+        return round_up(m, 16) * (held * PANEL_BYTES) + round_up(n, 16) * (2 * PANEL_BYTES)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of a row of the left operand that stays in L1; 0: none does."""
+        kind = self.mmad.type
+        assert isinstance(kind, MmadType)
+        return (self.param("k").as_int() or 0) * dt.of(kind.input).bytes if self.k is not None else 0
 
     @classmethod
     def l0c_bytes(cls, m: ExprLike, n: ExprLike) -> Expr:
@@ -66,6 +84,10 @@ class InitMmadOp(AscendOp):
             value = self.param(param).as_int()
             if value is not None and not 1 <= value <= limit:
                 raise invalid(f"ascendc.init_mmad: {param}", expected=f"1..{limit}", got=value)
+        if self.k is not None and (self.param("k").as_int() or 0) < 1:
+            raise invalid("ascendc.init_mmad: k", expected="a number >= 1", got=self.param("k"))
+        if self.k is not None and self.mmad.type.trans[0]:
+            raise invalid("ascendc.init_mmad: a left operand that stays in L1 is stored by rows", got=self.mmad.type)
 
     def cpp(self, cpp: Cpp) -> Sequence[str]:
         kind = self.mmad.type
@@ -73,11 +95,26 @@ class InitMmadOp(AscendOp):
         name = cpp.declare(self.mmad)
         return [
             f"gaf::BlockMmad<{cpp_type(kind.input)}, {flags}, {cpp_type(kind.output)}> {name};",
-            f"{name}.Init(&pipe, {cpp.expr(self.param('m'))}, {cpp.expr(self.param('n'))});",
+            f"{name}.Init(&pipe, {', '.join(cpp.expr(self.param(p)) for p in ('m', 'n', 'k') if p in self.properties)});",
         ]
 
     def run(self, core: Core) -> None:
         core.values[self.mmad] = (core.int(self.param("m")), core.int(self.param("n")))
+
+
+@irdl_op_definition
+class ReleaseMmadOp(ApiOp):
+    """`ascendc.release_mmad %mm`: the left operand that stayed in L1 is no longer needed."""
+
+    name = "ascendc.release_mmad"
+    mmad = operand_def(MmadType)
+
+    PIPE: ClassVar[Pipe] = Pipe.S
+    HEADER: ClassVar[str] = "gaf_cube.h"
+    CPP: ClassVar[str] = "{mmad}.Release()"
+
+    def run(self, core: Core) -> None:
+        pass
 
 
 @irdl_op_definition
@@ -279,4 +316,4 @@ class MmadWindowsOp(MmadOp):
         return np.concatenate([core.gm(self.b).read(self, core, int(s), 1, n, n) for s in starts])
 
 
-OPS = (InitMmadOp, ShareMmadOp, SetHf32Op, MmadRunOp, MmadWindowsOp)
+OPS = (InitMmadOp, ReleaseMmadOp, ShareMmadOp, SetHf32Op, MmadRunOp, MmadWindowsOp)

@@ -47,7 +47,7 @@ def buffers(kernel: KernelOp) -> list[Buffer]:
                 found.append(Buffer(op.buf.name_hint or "buf", "UB", round_up(op.param("bytes"), 32)))
             case InitMmadOp():
                 name = op.mmad.name_hint or "mmad"
-                found.append(Buffer(f"{name} panels", "L1", op.l1_bytes(op.param("m"), op.param("n"))))
+                found.append(Buffer(f"{name} panels", "L1", op.l1_bytes(op.param("m"), op.param("n"), op.kept_bytes)))
                 found.append(Buffer(f"{name} sums", "L0C", op.l0c_bytes(op.param("m"), op.param("n"))))
     return found
 

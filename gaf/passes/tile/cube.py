@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block as IRBlock
 from xdsl.ir import Operation, SSAValue
 
+from gaf.dialects.ascendc.cube import InitMmadOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, expr, maximum
 from gaf.dialects.tile.folds import ContractOp
@@ -29,6 +30,7 @@ from gaf.passes.tile.handover import FRACTAL, HandOver, Part, Step, check_order,
 from gaf.passes.tile.program import is_cube_op
 from gaf.passes.tile.skew import lags
 from gaf.passes.tile.window_rows import WindowRows, window_rows
+from gaf.target import Chip
 
 MAX_ROWS, MAX_COLUMNS = 128, 256
 """Largest block of the device library's BlockMmad."""
@@ -382,3 +384,26 @@ def _check_direct(store: StoreOp, kernel: KernelOp, columns: str, block: Expr) -
             )
     if store.guards or store.add:
         raise refuse(store, "a guarded store of a matmul block has no lowering")
+
+
+def kept_left(plan: CubePlan, kernel: KernelOp, target: Chip) -> int:
+    """Summed elements of a left operand that can stay in L1 for several blocks of columns; 0 if none can.
+
+    It is one array from global memory for all products, its rows lie there in one piece, and it fits beside the panels
+    of the right operand.
+    """
+    first, *others = plan.blocks.values()
+    left, columns = first.left, kernel.extents[first.columns].as_int()
+    summed = kernel.extents[first.summed[0]].as_int() if len(first.summed) == 1 else None
+    if summed is None or columns is None or not isinstance(left.source, LoadOp) or left.transposed or first.right.rows is not None:
+        return 0
+    if any(b.left.source is not left.source or b.layout != first.layout or b.summed != first.summed for b in others):
+        return 0
+    wide = columns > (first.size[1].as_int() or columns) or bool(others)
+    last = plan.grid.steps[-1][0]
+    if not wide or (first.panel is None and not others and last != first.columns):
+        return 0
+    bounds = dict(kernel.params)
+    rows, width = (bounds.get(e.as_name() or "", e).as_int() for e in plan.size)
+    size = InitMmadOp.l1_bytes(rows or MAX_ROWS, width or MAX_COLUMNS, summed * left.dtype.bytes).as_int()
+    return summed if size is not None and size <= target.l1_usable_bytes else 0

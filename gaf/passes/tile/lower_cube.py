@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation, SSAValue
 
-from gaf.dialects.ascendc.cube import MmadRunOp, MmadWindowsOp, SetHf32Op
+from gaf.dialects.ascendc.cube import MmadRunOp, MmadWindowsOp, ReleaseMmadOp, SetHf32Op
 from gaf.dialects.ascendc.sync import SyncAllOp
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, const, product, sym
@@ -44,6 +44,8 @@ class CubeEmitter:
         if hf32:
             self.kb.call(SetHf32Op, on=1)
         self._grids()
+        if self.lowering.keeps_left:
+            self.kb.call(ReleaseMmadOp, *self.mmads.values())
         if hf32:  # the mode is the core's: leave it as it was for the next kernel
             self.kb.call(SetHf32Op, on=0)
 
@@ -58,9 +60,14 @@ class CubeEmitter:
         plan, e, lowering = self.plan, self.e, self.lowering
         todo = plan.steps("aic")
         if lowering.plan.kind == "aic":
+            ops = [step.op for step in todo if step.op is not None]
+            if lowering.keeps_left:
+                with lowering.rings.tiles(plan.grid, e):
+                    self._ops(ops)
+                return
             _, total = lowering.tiles[plan.grid]
             with e.for_("tile", BLOCK, total, BLOCKS) as tile, lowering.grid_windows(plan.grid, tile, e):
-                self._ops([step.op for step in todo if step.op is not None])
+                self._ops(ops)
             return
         if plan.ring is None:
             with lowering.rings.rounds(plan.grid, e):
@@ -88,7 +95,8 @@ class CubeEmitter:
                 continue
             self.e.node(op)
             if first is None:
-                first = self.mmads[block.layout] = self.kb.init_mmad("mmad", *block.layout, *self.plan.size)
+                kept = self.lowering.kept_k or None
+                first = self.mmads[block.layout] = self.kb.init_mmad("mmad", *block.layout, *self.plan.size, kept)
             else:
                 self.mmads[block.layout] = self.kb.share_mmad("mmad", first, *block.layout)
 

@@ -91,10 +91,9 @@ class Rings:
     @contextmanager
     def tiles(self, grid: GridOp, e: Emitter) -> Iterator[Round]:
         """The loop of a group of cores over its grid tiles, with their windows."""
-        _, total = self.lowering.tiles[grid]
-        count = e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
+        count, (first, step) = self.count(grid, e), self.sequence(grid, e)
         with e.for_("round", 0, count) as number:
-            tile = e.name(BLOCK + number * BLOCKS, "tile")
+            tile = e.name(first + number * step, "tile")
             with self.lowering.grid_windows(grid, tile, e) as windows:
                 yield Round(number, windows)
 
@@ -132,6 +131,22 @@ class Rings:
             for part in handover.parts:
                 self.part_at(part, e)  # named here, outside of inner loops
         return now
+
+    def count(self, grid: GridOp, e: Emitter) -> Expr:
+        """Tiles of a group of cores."""
+        _, total = self.lowering.tiles[grid]
+        if self.lowering.keeps_left:
+            return e.name(total * (BLOCK + 1) // BLOCKS - total * BLOCK // BLOCKS, "rounds")
+        return e.name(ceildiv(total - BLOCK, BLOCKS), "rounds")
+
+    def sequence(self, grid: GridOp, e: Emitter) -> tuple[Expr, Expr]:
+        """The first tile of a group of cores, and the distance of the next: neighbours, if they have the left operand
+        of their products in common.
+        """
+        _, total = self.lowering.tiles[grid]
+        if self.lowering.keeps_left:
+            return e.name(total * BLOCK // BLOCKS, "first_tile"), const(1)
+        return BLOCK, BLOCKS
 
     def slot(self, handover: HandOver, number: Expr, e: Emitter) -> Expr:
         """The ring slot of a round."""
@@ -172,12 +187,11 @@ class Rings:
 
     def drain(self, side: str, grid: GridOp, ring: ForOp | None, e: Emitter) -> None:
         """Every flag that was set has to be waited for before the kernel ends."""
-        _, total = self.lowering.tiles[grid]
         turns = const(1) if ring is None else self._turns_of(ring, e)
         for handover in self.handovers:
             if handover.writer != side:
                 continue
-            count = e.name(ceildiv(total - BLOCK, BLOCKS) * turns, "rounds")
+            count = e.name(self.count(grid, e) * turns, "rounds")
             if handover.slots == 1:
                 with e.if_(count, "ge", 1):
                     self.kb.call(CrossCoreWaitFlagOp, flag=handover.free(const(0)))

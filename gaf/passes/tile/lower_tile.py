@@ -30,7 +30,7 @@ from gaf.dialects.tile.structure import ForOp, GridOp, KernelOp, SyncOp, Workspa
 from gaf.dialects.tile.types import GmType
 from gaf.passes.registry import option, register_pass
 from gaf.passes.tile.buffers import Carry, Leaf
-from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS
+from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS, kept_left
 from gaf.passes.tile.emit import Condition, Emitter, VectorEmitter, Window, gm_name
 from gaf.passes.tile.forms import (
     find_read,
@@ -115,8 +115,14 @@ class Lowering:
             kernel.guards,
             members=_members(kernel),
         )
+        self.kept_k = kept_left(self.cube, kernel, target) if self.cube is not None else 0
+        """Summed elements of a left operand that stays in L1 for the tiles that have it in common; 0: none does."""
         self.tiles: dict[GridOp, tuple[list[Expr], Expr]] = {}
         self.rings = Rings(self)
+
+    @property
+    def keeps_left(self) -> bool:
+        return self.kept_k > 0
 
     def run(self) -> AscendKernelOp:
         kb, plan = self.kb, self.plan

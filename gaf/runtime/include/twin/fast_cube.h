@@ -12,7 +12,8 @@ template <class AT, bool TA, bool TB, class CT = float>
 class BlockMmad {
 public:
     BlockMmad() {}
-    void Init(AscendC::TPipe*, uint32_t = 128, uint32_t = 256) {}
+    void Init(AscendC::TPipe*, uint32_t = 128, uint32_t = 256, uint32_t = 0) {}
+    void Release() {}
     template <class Other>
     void Share(Other&)
     {
