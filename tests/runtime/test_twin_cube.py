@@ -54,7 +54,7 @@ def test_block_mmad(dtype: int, ta: int, tb: int, mode: str) -> None:
             a = matrix(rng, k if ta else m, m if ta else k, lda, TYPES[dtype])
             b = matrix(rng, n if tb else k, k if tb else n, ldb, TYPES[dtype])
             c = np.full((m, ldc), 7, TYPES[dtype] if narrow else np.float32)
-            tiling = struct.pack("<12I", dtype, ta, tb, narrow, m, n, k, bm, bn, lda, ldb, ldc)
+            tiling = struct.pack("<13I", dtype, ta, tb, narrow, m, n, k, bm, bn, lda, ldb, ldc, 0)
             found = kernel("block_mmad", mode).launch([a, b, c], 0, tiling, 3)
             assert found.violations == [], found.message
             left = a.astype(np.float64)[:, : m if ta else k]
@@ -76,11 +76,28 @@ def test_block_mmad_reads_rows_too_far_apart_for_one_instruction() -> None:
     b = matrix(rng, 9, 6, 66001, np.float16)
     for mode in MODES:
         c = np.zeros((5, 16), np.float32)
-        tiling = struct.pack("<12I", 1, 0, 0, 0, 5, 6, 9, 16, 16, 66000, 66001, 16)
+        tiling = struct.pack("<13I", 1, 0, 0, 0, 5, 6, 9, 16, 16, 66000, 66001, 16, 0)
         assert kernel("block_mmad", mode).launch([a, b, c], 0, tiling, 1).violations == []
         np.testing.assert_allclose(
             c[:, :6], a[:, :9].astype(np.float64) @ b[:, :6].astype(np.float64), rtol=1e-5, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", range(3), ids=("float", "half", "bfloat16"))
+def test_a_left_operand_that_stays_in_l1(dtype: int, mode: str) -> None:
+    """Blocks of the same rows follow one another, on one core and on several."""
+    rng = np.random.default_rng(dtype)
+    for m, n, k, bm, bn in [(40, 150, 70, 16, 48), (33, 96, 1030, 32, 16), (17, 40, 257, 32, 16), (128, 520, 129, 128, 256)]:
+        a, b = matrix(rng, m, k, k + 3, TYPES[dtype]), matrix(rng, k, n, n, TYPES[dtype])
+        exact = a.astype(np.float64)[:, :k] @ b.astype(np.float64)
+        scale = np.abs(a.astype(np.float64)[:, :k]) @ np.abs(b.astype(np.float64))
+        for cores in (1, 3):
+            c = np.full((m, (n + 15) // 16 * 16), 7, np.float32)
+            tiling = struct.pack("<13I", dtype, 0, 0, 0, m, n, k, bm, bn, k + 3, n, c.shape[1], 1)
+            found = kernel("block_mmad", mode).launch([a, b, c], 0, tiling, cores)
+            assert found.violations == [], found.message
+            assert np.all(np.abs(c[:, :n] - exact) <= scale * 1e-6), (m, n, k, cores)
 
 
 LOADS = [

@@ -8,6 +8,7 @@ struct BlockMmadTiling {
     uint32_t ta, tb, narrow;  // narrow: result of A's type
     uint32_t m, n, k, bm, bn;
     uint32_t lda, ldb, ldc;  // leading dimensions in elements; ldc >= roundUp(n, 16)
+    uint32_t kept;           // A stays in L1 while blocks of the same rows follow one another (not transposed)
 };
 
 template <class AT, bool TA, bool TB, class CT>
@@ -19,7 +20,7 @@ __aicore__ inline void Blocks(GM_ADDR a, GM_ADDR b, GM_ADDR c, const BlockMmadTi
     bGm.SetGlobalBuffer((__gm__ AT*)b, (uint64_t)(TB ? t.n : t.k) * t.ldb);
     cGm.SetGlobalBuffer((__gm__ CT*)c, (uint64_t)t.m * t.ldc);
     gaf::BlockMmad<AT, TA, TB, CT> mmad;
-    mmad.Init(pipe, t.bm, t.bn);
+    mmad.Init(pipe, t.bm, t.bn, t.kept != 0 ? t.k : 0);
     const uint32_t rows = gaf::DivUp(t.m, t.bm), cols = gaf::DivUp(t.n, t.bn);
     for (uint32_t i = GetBlockIdx(); i < rows * cols; i += GetBlockNum()) {
         const uint32_t m0 = i / cols * t.bm, n0 = i % cols * t.bn;
@@ -27,6 +28,7 @@ __aicore__ inline void Blocks(GM_ADDR a, GM_ADDR b, GM_ADDR c, const BlockMmadTi
                  bGm[TB ? (uint64_t)n0 * t.ldb : (uint64_t)n0], t.ldb, gaf::Min(t.m - m0, t.bm),
                  gaf::Min(t.n - n0, t.bn), t.k);
     }
+    mmad.Release();
 }
 
 template <class AT, class CT>
