@@ -242,8 +242,20 @@ def steps(
     return found
 
 
-def check_order(aic: Sequence[Step], aiv: Sequence[Step], handovers: Sequence[HandOver]) -> None:
+def early_steps(program: Sequence[Step]) -> int:
+    """How many steps of a round a unit can do before it goes back to the rest of the round before: those in front of its
+    last wait for the other unit, if some of them are what the other one waits for. 0: there are none.
+    """
+    waits = [i for i, step in enumerate(program) if step.kind == "wait" and step.is_full]
+    return waits[-1] if waits and any(s.kind == "set" and s.is_full for s in program[: waits[-1]]) else 0
+
+
+def check_order(
+    aic: Sequence[Step], aiv: Sequence[Step], handovers: Sequence[HandOver], early: int = 0
+) -> None:
     """Prove that the two programs never wait for each other in a circle, and that no flag is lost or left over.
+
+    The cube does its `early` steps of a round before the rest of the round before.
 
     Each flag has one unit that sets and one that waits, so the order in which the units get on doesn't matter: one
     run of both decides, and as many rounds as the deepest ring plus two cover the periodic pattern. Where steps are
@@ -252,14 +264,16 @@ def check_order(aic: Sequence[Step], aiv: Sequence[Step], handovers: Sequence[Ha
     deep = max((step.lag for step in (*aic, *aiv)), default=0)
     for rounds in range(MAX_SLOTS + 3):
         for turns in range(1, MAX_SLOTS + 2) if deep else (1,):
-            _run([aic, aiv], handovers, rounds, turns)
+            _run([(aic, early), (aiv, 0)], handovers, rounds, turns)
 
 
-def _run(programs: Sequence[Sequence[Step]], handovers: Sequence[HandOver], tiles: int, turns: int) -> None:
+def _run(
+    programs: Sequence[tuple[Sequence[Step], int]], handovers: Sequence[HandOver], tiles: int, turns: int
+) -> None:
     counts: dict[tuple[int, bool, int], int] = {}
     waits = [
-        _events(program, handovers, side, tiles, turns)
-        for program, side in zip(programs, ("aic", "aiv"), strict=True)
+        _events(program, early, handovers, side, tiles, turns)
+        for (program, early), side in zip(programs, ("aic", "aiv"), strict=True)
     ]
     pending = [next(w, None) for w in waits]
     while any(p is not None for p in pending):
@@ -281,22 +295,36 @@ def _run(programs: Sequence[Sequence[Step]], handovers: Sequence[HandOver], tile
 
 
 def _events(
-    program: Sequence[Step], handovers: Sequence[HandOver], side: str, tiles: int, turns: int
+    program: Sequence[Step], early: int, handovers: Sequence[HandOver], side: str, tiles: int, turns: int
 ) -> Iterator[tuple[str, tuple[int, bool, int]]]:
-    rounds, deep = tiles * turns, max((step.lag for step in program), default=0)
-    for tile in range(tiles):
-        for turn in range(turns + deep):
-            for step in program:
-                number = tile * turns + turn - step.lag
-                if step.handover is None or not 0 <= turn - step.lag < turns:
-                    continue
-                if step.kind == "wait" and not step.is_full and number < step.handover.slots:
-                    continue
-                yield step.kind, (step.handover.flag, step.is_full, number % step.handover.slots)
+    rounds = tiles * turns
+    for number, step in _overlapped(program, early, rounds) if early else _in_turns(program, tiles, turns):
+        if step.handover is None or (step.kind == "wait" and not step.is_full and number < step.handover.slots):
+            continue
+        yield step.kind, (step.handover.flag, step.is_full, number % step.handover.slots)
     for handover in handovers:
         if handover.writer == side:
             for number in range(max(0, rounds - handover.slots), rounds):
                 yield "wait", (handover.flag, False, number % handover.slots)
+
+
+def _in_turns(program: Sequence[Step], tiles: int, turns: int) -> Iterator[tuple[int, Step]]:
+    """Steps with the numbers of their rounds, which are turns of grid tiles; some steps are behind others."""
+    deep = max((step.lag for step in program), default=0)
+    for tile in range(tiles):
+        for turn in range(turns + deep):
+            for step in program:
+                if 0 <= turn - step.lag < turns:
+                    yield tile * turns + turn - step.lag, step
+
+
+def _overlapped(program: Sequence[Step], early: int, rounds: int) -> Iterator[tuple[int, Step]]:
+    """Steps with the numbers of their rounds: the `early` ones of a round come before the others of the round before."""
+    for turn in range(rounds + 1):
+        if turn < rounds:
+            yield from ((turn, step) for step in program[:early])
+        if turn:
+            yield from ((turn - 1, step) for step in program[early:])
 
 
 def whole_rows_only(op: Operation, sub: str) -> bool:

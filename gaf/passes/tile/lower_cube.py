@@ -69,7 +69,10 @@ class CubeEmitter:
             with e.for_("tile", BLOCK, total, BLOCKS) as tile, lowering.grid_windows(plan.grid, tile, e):
                 self._ops(ops)
             return
-        if plan.ring is None:
+        if plan.early:
+            for late in lowering.rings.overlapped(plan.grid, e):
+                self._round(todo[plan.early :] if late else todo[: plan.early])
+        elif plan.ring is None:
             with lowering.rings.rounds(plan.grid, e):
                 self._round(todo)
         else:

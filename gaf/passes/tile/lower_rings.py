@@ -103,6 +103,20 @@ class Rings:
         with self.tiles(grid, e) as tile:
             yield self.begin(tile, e)
 
+    def overlapped(self, grid: GridOp, e: Emitter) -> Iterator[bool]:
+        """The rounds of a group of cores in two parts: the first one of a round (False) comes before the second one of
+        the round before (True).
+        """
+        count, (first, step) = self.count(grid, e), self.sequence(grid, e)
+        with e.for_("turn", 0, count + 1) as turn:
+            for late in (False, True):
+                with e.if_(turn, "ge", 1) if late else e.if_(turn, "lt", count):
+                    number = e.name(turn - 1, "round") if late else turn
+                    tile = e.name(first + number * step, "tile")
+                    with self.lowering.grid_windows(grid, tile, e) as windows:
+                        self._begin(Round(number, windows), e)
+                        yield late
+
     @contextmanager
     def turns(self, ring: ForOp, tile: Round, e: Emitter) -> Iterator[Turns]:
         """The loop of a group of cores over the rounds in a grid tile: the steps of a loop, and as many turns more as

@@ -517,6 +517,7 @@ def test_every_call_is_tested() -> None:
         rows.CastTileOp,
         cube.MmadRunOp,
         cube.MmadWindowsOp,
+        cube.ReleaseMmadOp,  # tests/passes/tile/test_kept_left.py
         cube.SetHf32Op,  # tests/runtime/test_hf32.py
         random.Random24Op,  # tests/runtime/test_random.py
         *ranks.OPS,  # tests/runtime/test_ordered_rows.py
