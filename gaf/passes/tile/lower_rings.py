@@ -114,7 +114,7 @@ class Rings:
                     number = e.name(turn - 1, "round") if late else turn
                     tile = e.name(first + number * step, "tile")
                     with self.lowering.grid_windows(grid, tile, e) as windows:
-                        self._begin(Round(number, windows), e)
+                        self.begin(Round(number, windows), e)
                         yield late
 
     @contextmanager
