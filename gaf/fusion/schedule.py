@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from gaf.dialects.ascendc.sync import FLAG_LIMIT
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, const, mod, product
+from gaf.dialects.common.index import DIMS, Expr, const, is_nonneg, mod, product
 from gaf.dialects.common.lanes import MAX_LANES, MAX_STEP, lane_map
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.online import fold_passes
@@ -441,7 +441,10 @@ def turned_axis(load: Node, steps: Mapping[str, Expr | None], lanes: str) -> str
     """The axis along which neighbours of a load are neighbours in memory, if tiles of it and the lanes can be
     transposed on chip; None if not.
     """
-    if load.guards or load.dtype.bytes not in (2, 4) or lanes in load.index[-1].names() or steps[lanes] is None:
+    apart = steps[lanes]
+    if load.guards or load.dtype.bytes not in (2, 4) or lanes in load.index[-1].names() or apart is None:
+        return None
+    if not is_nonneg(apart, DIMS):  # rows that lie in memory from the last to the first
         return None
     return next((a for a, step in steps.items() if step == 1 and a != lanes), None)
 

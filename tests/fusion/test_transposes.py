@@ -14,6 +14,7 @@ from gaf.dialects.graph.model import finish
 from gaf.dialects.graph.ops.binary import AddOp
 from gaf.dialects.graph.ops.channel_norm import GroupNormOp, InstanceNormOp
 from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
+from gaf.dialects.graph.ops.slice import SliceOp
 from gaf.dialects.graph.ops.unary import ExpOp
 from gaf.fusion.region import build_region
 from gaf.fusion.schedule import choose_schedules
@@ -52,6 +53,19 @@ def test_last_two_dims(shape: tuple, kind: dt.DType) -> None:
 def test_batched() -> None:
     g = Graph(x=["B", 4, 33, 70])
     check(g, g.add(TransposeOp, g["x"], perm=(0, 1, 3, 2)), on_chip=True)
+
+
+@pytest.mark.parametrize("flipped", [0, 1])
+def test_turned_by_a_quarter(flipped: int) -> None:
+    """Rows that lie in memory from the last to the first aren't one copy to transpose."""
+    g = Graph(x=[9, 40])
+    sizes = [9, 40]
+    starts = [size - 1 if i == flipped else 0 for i, size in enumerate(sizes)]
+    view = g.add(SliceOp, g["x"], starts=starts, sizes=sizes, steps=[-1 if i == flipped else 1 for i in range(2)])
+    fused = fuse(finish(g.model, [("y", g.add(ExpOp, g.add(TransposeOp, view, perm=(1, 0))))]))
+    x = np.random.default_rng(0).standard_normal((9, 40), dtype=np.float32)
+    (got,) = fused.run({"x": x}, engine="interpreter").values()
+    np.testing.assert_allclose(got, np.exp(np.flip(x, flipped).T), rtol=1e-5)
 
 
 def test_first_to_last() -> None:

@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from gaf.dialects.common import dtype as dt
-from gaf.dialects.common.index import Expr, Func, ceildiv, const, expr, mod, product, round_up
+from gaf.dialects.common.index import (
+    DIMS,
+    Expr,
+    Func,
+    ceildiv,
+    const,
+    expr,
+    is_nonneg,
+    mod,
+    product,
+    round_up,
+)
 from gaf.dialects.common.lanes import LaneMap, lane_map
 from gaf.dialects.tile.attributes import format_names
 from gaf.dialects.tile.memory import LoadOp
@@ -230,7 +241,10 @@ def is_transposed(op: LoadOp, axes: Sequence[str], ranges: Mapping[str, Expr]) -
     if axes[1] in op.index[-1].names() or memory_dtype(source.dtype).bytes not in (2, 4):
         return False
     total = element_offset(source.shape, op.index, ranges)
-    return total.coefficient(axes[0]) == 1 and total.coefficient(axes[1]) not in (None, const(0), const(1))
+    apart = total.coefficient(axes[1])
+    if apart is None or apart in (const(0), const(1)) or not is_nonneg(apart, DIMS):
+        return False
+    return total.coefficient(axes[0]) == 1
 
 
 def find_read(value: Expr) -> Func | None:
