@@ -85,6 +85,6 @@ ascendc.kernel @matmul(%a: !ascendc.gm<bf16> in [64, 32], %b: !ascendc.gm<bf16> 
 // CHECK-LABEL: ascendc.kernel @convolution
 ascendc.kernel @convolution(%w: !ascendc.gm<f32> in [16, 18], %x: !ascendc.gm<f32> in [2, 3, 6, 16], %y: !ascendc.gm<f32> out [16, 64]) kind<aic> blocks 1 {
   %mm = ascendc.init_mmad [m = 16, n = 64] : !ascendc.mmad<f32, nn, f32>
-  // CHECK: ascendc.mmad_windows %mm, %y, %w, %x [c_at = 0, ldc = 64, a_at = 0, lda = 18, b_at = 0, ldb = 288, m = 16, n = 64, k = 18, taps = 3, inner = 3, line = 16, phase = 0, step = 96, dilation = 1, stride = 1]
-  ascendc.mmad_windows %mm, %y, %w, %x [c_at = 0, ldc = 64, a_at = 0, lda = 18, b_at = 0, ldb = 288, m = 16, n = 64, k = 18, taps = 3, inner = 3, line = 16, phase = 0, step = 96, dilation = 1, stride = 1]
+  // CHECK: ascendc.mmad_windows %mm, %y, %w, %x [taps = 3, inner = 3, line = 16, phase = 0, step = 96, dilation = 1, stride = 1, c_at = 0, ldc = 64, a_at = 0, lda = 18, b_at = 0, ldb = 288, m = 16, n = 64, k = 18]
+  ascendc.mmad_windows %mm, %y, %w, %x [taps = 3, inner = 3, line = 16, phase = 0, step = 96, dilation = 1, stride = 1, c_at = 0, ldc = 64, a_at = 0, lda = 18, b_at = 0, ldb = 288, m = 16, n = 64, k = 18]
 }

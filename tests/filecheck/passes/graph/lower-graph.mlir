@@ -1,15 +1,17 @@
 // RUN: gaf-opt %s -p fuse,lower-graph --split-input-file | filecheck %s
 
-// Rows of B*S elements become one axis; the reduction runs over whole rows, or streams them in chunks.
+// Rows of B*S elements become one axis; the reductions run over whole rows, or stream them in chunks: maximum and sum in
+// one pass, in which the sum moves along with the maximum, and the quotients in another.
 // CHECK: tile.kernel @softmax_op(%x: !tile.gm<[B, S, 96], f32>, %y0: !tile.gm<[B, S, 96], f32, out>) symbols [B, S] axes [m = B * S, n = 96]
 // CHECK-NEXT: tile.grid [m step tm]
 // CHECK: %[[MAX:.*]] = tile.reduce max(%{{.*}}) over [n] : !tile.t<[m], f32>
 // CHECK: tile.map sub(%{{.*}}, %[[MAX]]) : !tile.t<[m, n], f32>
 // CHECK: tile.kernel @softmax_op_streamed
 // CHECK: tile.for n step tn iter(
-// CHECK: tile.merge max(
-// CHECK: tile.for n step tn iter(
-// CHECK: tile.merge sum(
+// CHECK: %[[RUNNING:.*]] = tile.merge max(
+// CHECK: tile.map mul(
+// CHECK: %[[SUM:.*]] = tile.map add(
+// CHECK: tile.yield %[[RUNNING]], %[[SUM]]
 // CHECK: tile.for n step tn {
 // CHECK: tile.store
 func.func @main(%x: !graph.tensor<[B, S, 96], f32>) -> !graph.tensor<[B, S, 96], f32> {

@@ -13,13 +13,14 @@ func.func @main(%x: !graph.tensor<[B, 40], f32>, %y: !graph.tensor<[B, 24], f32>
 
 // -----
 
-// rotate_half: the computed half is selected by the coordinate, the loads keep to their halves.
-// CHECK: tile.kernel @neg_concat_mul(
-// CHECK-DAG: tile.load %x[m, n + 32] where [n in 0 to 32] else 0 : !tile.t<[m, n], f32>
-// CHECK-DAG: tile.load %x[m, n - 32] where [n in 32 to 64] else 0 : !tile.t<[m, n], f32>
-// CHECK-DAG: tile.index(n) : !tile.t<[n], i32>
-// CHECK: tile.map select(
-// CHECK: tile.load %x[m, n] : !tile.t<[m, n], f32>
+// rotate_half: the axis is cut where the halves meet; each half is written for itself, and they share their loads.
+// CHECK: tile.kernel @neg_concat_mul({{.*}} axes [m_0 = B, n_0 = 32]
+// CHECK: %[[SECOND:.*]] = tile.load %x[m_0, n_0 + 32] : !tile.t<[m_0, n_0], f32>
+// CHECK: tile.map neg(%[[SECOND]])
+// CHECK: %[[FIRST:.*]] = tile.load %x[m_0, n_0] : !tile.t<[m_0, n_0], f32>
+// CHECK: tile.store %{{.*}}, %y[m_0, n_0]
+// CHECK: %[[PRODUCT:.*]] = tile.map mul(%[[FIRST]], %[[SECOND]])
+// CHECK: tile.store %[[PRODUCT]], %y[m_0, n_0 + 32]
 func.func @rotate(%x: !graph.tensor<[B, 64], f32>) -> !graph.tensor<[B, 64], f32> {
   %a = graph.slice %x {starts = #graph.shape<[0, 32]>, sizes = #graph.shape<[B, 32]>, steps = array<i64: 1, 1>} : (!graph.tensor<[B, 64], f32>) -> !graph.tensor<[B, 32], f32>
   %b = graph.slice %x {starts = #graph.shape<[0, 0]>, sizes = #graph.shape<[B, 32]>, steps = array<i64: 1, 1>} : (!graph.tensor<[B, 64], f32>) -> !graph.tensor<[B, 32], f32>

@@ -88,7 +88,7 @@ tile.kernel @linear(%a: !tile.gm<[M, K], bf16>, %w: !tile.gm<[N, K], bf16>, %y: 
 // No vector part: the cube stores its block itself.
 // CHECK-LABEL: ascendc.kernel @matmul
 // CHECK-SAME: kind<aic>
-// CHECK: ascendc.init_mmad [m = 128, n = 128] : !ascendc.mmad<f16, nn, f16>
+// CHECK: ascendc.init_mmad [m = 128, n = 128, k = 64] : !ascendc.mmad<f16, nn, f16>
 // CHECK: ascendc.mmad_run {{%.*}}, %y, %a, %w [c_at = {{.*}}, ldc = 768,
 tile.kernel @matmul(%a: !tile.gm<[M, 64], f16>, %w: !tile.gm<[64, 768], f16>, %y: !tile.gm<[M, 768], f16, out>) symbols [M] axes [m = M, n = 768, k = 64] {
   tile.grid [m step 128, n step 128] {
