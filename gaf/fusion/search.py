@@ -9,9 +9,8 @@ is convex, so the groups always have an order; `plan_fusion` asserts it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -24,7 +23,6 @@ from gaf.fusion.footprint import SUSPECT, Planner
 from gaf.fusion.improve import improve
 from gaf.fusion.macros import Macro, find_macros
 from gaf.fusion.opgraph import OpGraph, is_constant
-from gaf.fusion.order import UnitOrder
 from gaf.fusion.plan import (
     MAX_GROUP_OPS,
     SLACK,
@@ -37,14 +35,13 @@ from gaf.fusion.plan import (
 )
 from gaf.fusion.pricer import Pricer
 from gaf.fusion.refit import Apart, Failure, cut_failed
-from gaf.fusion.region import Handed, NotFusible, Region, address, build_region
+from gaf.fusion.region import Handed, NotFusible, Region
 from gaf.fusion.residency import resident_values
 from gaf.fusion.schedule import Schedule
+from gaf.fusion.seeds import Seeds
 from gaf.fusion.side_by_side import Memo, kernel_of
 from gaf.fusion.stages import staged_schedules
 
-if TYPE_CHECKING:
-    pass
 
 def plan_fusion(
     block: Block,
@@ -64,8 +61,8 @@ def plan_fusion(
     `config` holds all options; `autofuse`, `max_depth` and `strict` override it. Ops in `host` (number ->
     reason) are left alone. `rules=False` ignores registered rules and ATB patterns; `candidates=False`
     doesn't describe what was found. `failures` are groups of an earlier plan that have no kernel. `planner` is asked
-    about groups that may not fit the chip's memory; without one only generating them shows it. Raises InvalidInputError for a cost model or rule that fails (see
-    `FusionConfig.rule_errors`).
+    about groups that may not fit the chip's memory; without one only generating them shows it. Raises
+    InvalidInputError for a cost model or rule that fails (see `FusionConfig.rule_errors`).
     """
     config = config or FusionConfig()
     changed: dict[str, object] = {}
@@ -111,7 +108,7 @@ STAGES_WORTH = 0.9
 """Modelled time of a kernel in stages over that without, from which on it is taken: both are estimates."""
 
 
-class Search(UnitOrder):
+class Search(Seeds):
     """One search over one block; `run` gives the plan."""
 
     def __init__(
@@ -148,10 +145,6 @@ class Search(UnitOrder):
         self.cache: dict[tuple, Legal | Refusal] = {}
         self._macros: list[Macro] | None = None
         self._depths: dict[int, int] | None = None
-
-    @property
-    def folded(self) -> set[int]:
-        return self.graph.folded
 
     @property
     def macros(self) -> list[Macro]:
@@ -349,140 +342,6 @@ class Search(UnitOrder):
 
     def groups(self) -> list[Group]:
         return sorted({id(g): g for g in self.group_of.values()}.values(), key=lambda g: g.ops[-1])
-
-    def computes(self, number: int) -> bool:
-        return self.graph.meaning(number) is not None and number not in self.host
-
-    def seed(self, number: int) -> None:
-        """Make an op a group of its own, with views on its operands folded as far as the maps stay affine."""
-        meaning = self.graph.meanings[number]
-        if not isinstance(meaning, Meaning):
-            self.host[number] = getattr(meaning, "reason", "no iteration space")
-            return
-        reason = ""
-        cuts = [set[int](), *self.cuts(number)]
-        # a view that a kernel in stages would store twice, for both operands of a matmul, is better stored once
-        for cut, plain in [(c, True) for c in cuts] + [(c, False) for c in cuts]:
-            try:
-                legal = self.check([number], cut)
-                if plain and legal.schedules[0].handed > 1:
-                    continue
-                self.single[number] = legal.work
-                self.group_of[number] = self.build([number], cut)
-            except NotFusible as error:
-                reason = reason or str(error)
-                continue
-            self.folded.difference_update(cut)
-            self.seed_again({c for v in cut for c in self.graph.consumers(v)} - {number})
-            return
-        self.host[number] = reason
-
-    def seed_again(self, numbers: Iterable[int]) -> None:
-        """Ops whose groups were made when more views were folded: what they read has changed. Ends, because every
-        cut leaves fewer views to fold.
-        """
-        for i in sorted(numbers):
-            if self.group_of.pop(i, None) is not None:
-                self.seed(i)
-
-    def cuts(self, number: int) -> Iterator[set[int]]:
-        """Views below `number` to store instead of fold: one (nearest the producer first), then all."""
-        chain: list[int] = []
-        stack = [o.owner for o in self.ops[number].operands]
-        while stack:
-            owner = stack.pop()
-            if not isinstance(owner, Operation) or self.graph.number[owner] not in self.folded:
-                continue
-            if self.graph.number[owner] not in chain:
-                chain.append(self.graph.number[owner])
-                stack += [o.owner for o in owner.operands]
-        for view in reversed(chain):
-            yield {view}
-        if len(chain) > 1:
-            yield set(chain)
-
-    def copies_input(self, view: int) -> bool:
-        """Is this the last of a chain of views from a model input to a model output that changes the order of data?"""
-        graph, value = self.graph, self.ops[view].results[0]
-        if isinstance(graph.root(value).owner, Operation) or all(self.computes(c) for c in graph.consumers(view)):
-            return False
-        try:
-            region = build_region([self.ops[i] for i in self.folded], [value])
-        except NotFusible:
-            return False
-        (out,) = region.outputs
-        load = region.nodes[out.node]
-        if load.kind != "load":
-            return False
-        shape = region.input_types[load.input].shape
-        return address(shape, load.index, region.axes) != address(out.type.shape, out.index, region.axes)
-
-    def absorb_views(self, copies: set[int]) -> None:
-        """A view that must be stored is written by its producer if it can, else by a copy kernel, else on the
-        host. `copies` of inputs that have no kernel stay views, which the host applies.
-        """
-        pending = sorted(self.graph.views - self.folded)
-        while pending:
-            view = pending.pop(0)
-            if view in self.host:
-                continue
-            source = self.only_source(view)
-            group = self.group_of.get(source) if source is not None else None
-            if group is not None:
-                try:
-                    wider = self.build([*group.ops, view])
-                except NotFusible:
-                    pass
-                else:
-                    group.take(wider)
-                    self.group_of[view] = group
-                    continue
-            try:
-                self.group_of[view] = self.build([view])
-            except NotFusible as error:
-                if view in copies:
-                    self.fold_again(view)
-                elif (cut := self.store_apart(view)) is not None:
-                    pending = sorted({*pending, *cut})
-                else:
-                    self.host[view] = str(error)
-
-    def store_apart(self, view: int) -> set[int] | None:
-        """Make a kernel of a view that has none with all views below it folded; returns those to store instead."""
-        for cut in self.cuts(view):
-            try:
-                self.group_of[view] = self.build([view], cut)
-            except NotFusible:
-                continue
-            self.folded.difference_update(cut)
-            self.seed_again({c for v in cut for c in self.graph.consumers(v)} - {view})
-            return cut
-        return None
-
-    def fold_again(self, view: int) -> None:
-        """Let the kernels that read a view read through it after all, unless one of them has no form then."""
-        self.folded.add(view)
-        readers = {id(g): g for c in self.graph.consumers(view) if (g := self.group_of.get(c)) is not None}
-        try:
-            rebuilt = [(group, self.build(group.ops)) for group in readers.values()]
-        except NotFusible:
-            self.folded.discard(view)
-            return
-        for group, through in rebuilt:
-            group.take(through)
-
-    def only_source(self, view: int) -> int | None:
-        """The single producer of a stored view, if nothing else reads what lies between."""
-        i = view
-        while True:
-            if self.graph.is_piecewise(i) and len(self.ops[i].operands) > 1:
-                return None  # a concat is a copy of its own, which its producers may join
-            value = self.ops[i].operands[0]
-            if not value.has_one_use() or not isinstance(value.owner, Operation):
-                return None
-            i = self.graph.number[value.owner]
-            if i not in self.folded:
-                return i
 
     # -- joining ----------------------------------------------------------------------------------
 
