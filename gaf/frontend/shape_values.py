@@ -17,6 +17,7 @@ from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import Expr, expr, product
 from gaf.dialects.graph.contract import GraphOp, tensor_type
 from gaf.dialects.graph.meaning import Opaque
+from gaf.errors import InvalidInputError
 
 LIMIT = 1024
 """Values of more elements are not followed: no shape is that long, and weights must not be folded here."""
@@ -28,13 +29,19 @@ def is_symbolic(array: np.ndarray) -> bool:
 
 
 def settle(array: np.ndarray, dtype: dt.DType) -> np.ndarray:
-    """`array` in `dtype` if no element depends on a symbol, else with an `Expr` for every element."""
+    """`array` in `dtype` if no element depends on a symbol, else with an `Expr` for every element.
+
+    Raises InvalidInputError for a size that the type doesn't hold.
+    """
     if array.dtype != object:
         return array
     flat = [expr(e) for e in array.reshape(-1)]
     numbers = [e.as_int() for e in flat]
     if all(n is not None for n in numbers):
-        return np.array(numbers, dtype=dtype.numpy).reshape(array.shape)
+        try:
+            return np.array(numbers, dtype=dtype.numpy).reshape(array.shape)
+        except OverflowError:
+            raise InvalidInputError(f"a size that {dtype} doesn't hold", got=max(map(abs, numbers))) from None  # type: ignore[arg-type]
     result = np.empty(len(flat), dtype=object)
     result[:] = flat
     return result.reshape(array.shape)
