@@ -132,6 +132,12 @@ def survives(seed: int, fuse: bool) -> None:
         pass
 
 
+@pytest.mark.parametrize("seed", [500678, 900976, 901343])
+def test_sizes_beyond_64_bits(seed: int) -> None:
+    """Of Size, of a recurrent layer's loop, and of a Split."""
+    survives(seed, fuse=True)
+
+
 @given(st.integers(0, 1 << 32))
 @settings(max_examples=60, deadline=None)
 def test_changed_models_are_refused_in_words(seed: int) -> None:

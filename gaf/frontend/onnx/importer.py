@@ -267,6 +267,8 @@ class Importer:
             raise
         except (RecursionError, MemoryError):
             raise
+        except OverflowError as error:  # Python's integers have no limit, sizes and numpy's do
+            raise InvalidInputError("a size or number beyond 64 bits", where=where, got=error) from error
         except Exception as error:
             if support.schema_of(domain, node.op_type, opset) is None:
                 text = f"{type(error).__name__}: {error}"
