@@ -20,7 +20,7 @@ from gaf.dialects.common.index import Expr, const, is_nonneg, sym
 from gaf.dialects.graph.meaning import Guard
 from gaf.fusion.axes import prune
 from gaf.fusion.nodes import Node, NotFusible, Output, Region
-from gaf.fusion.piecewise import holds
+from gaf.fusion.piecewise import guard_names, holds
 
 MOST_PIECES = 4
 """Pieces of an axis: the code of a kernel grows with them."""
@@ -44,7 +44,8 @@ def cut_at_guards(region: Region) -> tuple[Region, tuple[int, ...]] | None:
     for axis, extent in region.axes.items():
         size = extent.as_int()
         on_axis = [g for g in guards if axis in g.index.names()]
-        if size is None or not on_axis or not all(axis in {n for e in o.index for n in e.names()} for o in region.outputs):
+        stored = all(any(axis in e.names() for e in o.index) for o in region.outputs)
+        if size is None or not on_axis or not stored:
             continue
         pieces = _pieces(on_axis, axis, size)
         if pieces is not None and size // pieces * _narrowest(region, axis) >= FEWEST_BYTES:
@@ -123,7 +124,7 @@ class _Cut:
                 return self._number(node.value, node.dtype, origin)
             left = tuple(g for g, k in zip(guards, known) if k is None)
             index = tuple(move(e) for e in node.index)
-            names = {n for e in index for n in e.names()} | {n for g in left for e in (g.index, g.low, g.high) for n in e.names()}
+            names = {n for e in index for n in e.names()} | {n for g in left for n in guard_names(g)}
             value = node.value if left else 0.0
             return self._add(
                 replace(node, index=index, guards=left, value=value, axes=frozenset(names & set(self.axes))), origin

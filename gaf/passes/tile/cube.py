@@ -410,7 +410,8 @@ def kept_left(plan: CubePlan, kernel: KernelOp, target: Chip) -> int:
     first, *others = plan.blocks.values()
     left, columns = first.left, kernel.extents[first.columns].as_int()
     summed = kernel.extents[first.summed[0]].as_int() if len(first.summed) == 1 else None
-    if summed is None or columns is None or not isinstance(left.source, LoadOp) or left.transposed or first.right.rows is not None:
+    plain = isinstance(left.source, LoadOp) and not left.transposed and first.right.rows is None
+    if summed is None or columns is None or not plain:
         return 0
     if any(b.left.source is not left.source or b.layout != first.layout or b.summed != first.summed for b in others):
         return 0

@@ -144,7 +144,8 @@ class Times:
         waits = sum(c / 4 + 1 if c < 3 * piece else 2 for c in self.folded)
         vector = self.slope * size + (self.start + waits * VECTOR_COSTS["Add"].start32) * pieces
         rate = TIMING.store_rate(self.tile.cores)
-        return {"load": load, "vector": vector, "store": sum(c.bytes(size) / rate + pieces * c.start for c in self.stores)}
+        store = sum(c.bytes(size) / rate + pieces * c.start for c in self.stores)
+        return {"load": load, "vector": vector, "store": store}
 
     def head(self, size: int, pieces: int = 1) -> float:
         """Cycles before the first load of a core."""
@@ -174,11 +175,13 @@ def counts(end: int) -> Iterator[int]:
         count += 1 + count // EVERY_COUNT
 
 
-def load_ahead(kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], target: Chip) -> Plan | None:
+def load_ahead(
+    kernel: KernelOp, plan: Plan, tile: Tile, names: dict[str, int], target: Chip
+) -> Plan | None:
     """Choose the size of tiles again, and cut them into pieces if that is modelled as faster.
 
-    `names` are the values of the parameters. Changes the kernel, and returns its plan; None: it stays as it is. `tile.param` becomes
-    the size of a piece, and `<param>_load` what a tile loads.
+    `names` are the values of the parameters. Changes the kernel, and returns its plan; None: it stays as it is.
+    `tile.param` becomes the size of a piece, and `<param>_load` what a tile loads.
     """
     ahead = _loads_ahead(plan, tile)
     if not ahead:

@@ -41,7 +41,10 @@ class Reuse:
 
 
 def shared_axis(kernel: KernelOp) -> str | None:
-    """The grid axis along which most is loaded again, if it is much; only of kernels of one grid of straight-line code."""
+    """The grid axis along which most is loaded again, if it is much.
+
+    Only of kernels of one grid of straight-line code and of known sizes.
+    """
     grids = [op for op in kernel.body.block.ops if isinstance(op, GridOp)]
     if len(grids) != 1 or any(isinstance(op, ForOp) for op in kernel.walk()):
         return None
