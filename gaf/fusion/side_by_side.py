@@ -21,7 +21,8 @@ from gaf.dialects.graph.meaning import Meaning, View
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.nodes import Handed, NotFusible, Output, Region
 from gaf.fusion.region import build_region
-from gaf.fusion.schedule import MAX_INPUTS, Schedule, Stage
+from gaf.fusion.schedule import Schedule, Stage
+from gaf.fusion.schedules import MAX_INPUTS
 from gaf.fusion.stages import kernel_schedules
 
 MAX_REGIONS = 40

@@ -18,9 +18,11 @@ from itertools import pairwise
 from gaf.dialects.common.index import sym
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.axes import collapse, prune
+from gaf.fusion.cube_schedules import matmul_levels
 from gaf.fusion.cut import cut_at_guards
 from gaf.fusion.nodes import Handed, Node, NotFusible, Output, Region, address
-from gaf.fusion.schedule import Schedule, Stage, choose_schedules, matmul_levels
+from gaf.fusion.schedule import Schedule, Stage
+from gaf.fusion.schedules import choose_schedules
 from gaf.fusion.windows import Slide, find_slide
 
 MAX_HANDED = 3

@@ -21,7 +21,7 @@ from gaf.dialects.graph.ops.unary import ExpOp, ReluOp, SigmoidOp, TanhOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.cost import CostModel, Matmul, OpView, Work, region_work, sizes
 from gaf.fusion.region import build_region, region_bytes
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.schedules import choose_schedules
 from tests.fusion.helpers import Net, members, plan
 
 MODEL = CostModel()

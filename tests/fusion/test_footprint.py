@@ -19,7 +19,7 @@ from gaf.dialects.graph.ops.shape import ReshapeOp
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.errors import UnsupportedError
 from gaf.fusion.region import build_region
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.schedules import choose_schedules
 from gaf.passes.graph.footprint import smallest_tile
 from gaf.passes.tile.lower_region import lower_region
 from gaf.passes.tile.tile_plan import bind_tiles

@@ -29,7 +29,7 @@ from gaf.dialects.graph.ops.unary import ExpOp, NegOp, TanhOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.piecewise import holds, merged_guard
 from gaf.fusion.region import Node, NotFusible, Region, build_region
-from gaf.fusion.schedule import MAX_INPUTS, choose_schedules
+from gaf.fusion.schedules import MAX_INPUTS, choose_schedules
 from gaf.fusion.stages import staged_schedules
 
 Spec = Sequence[int | str] | tuple[Sequence[int | str], dt.DType]

@@ -18,7 +18,8 @@ from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import ConcatOp
 from gaf.dialects.graph.ops.unary import ExpOp, NegOp, TanhOp
 from gaf.fusion.region import NotFusible, build_region
-from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.fusion.schedule import Schedule
+from gaf.fusion.schedules import choose_schedules
 from gaf.runtime.compiler import find_compiler
 from tests.fusion.test_piecewise import Graph
 

@@ -25,7 +25,7 @@ from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import ExpOp, TanhOp
 from gaf.dialects.graph.types import TensorType
 from gaf.fusion.region import NotFusible, address, build_region
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.schedules import choose_schedules
 
 
 class Graph:

@@ -18,7 +18,8 @@ from gaf.dialects.graph.ops.reduce import ReduceMaxOp, ReduceMeanOp, ReduceProdO
 from gaf.dialects.graph.ops.softmax import SoftmaxOp
 from gaf.dialects.graph.ops.unary import ExpOp
 from gaf.fusion.region import build_region
-from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.fusion.schedule import Schedule
+from gaf.fusion.schedules import choose_schedules
 from gaf.fusion.split import CORES, choose_split
 from gaf.runtime.compiler import find_compiler
 from tests.fusion.test_piecewise import Graph

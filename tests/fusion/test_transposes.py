@@ -17,7 +17,7 @@ from gaf.dialects.graph.ops.shape import ReshapeOp, TransposeOp
 from gaf.dialects.graph.ops.slice import SliceOp
 from gaf.dialects.graph.ops.unary import ExpOp
 from gaf.fusion.region import build_region
-from gaf.fusion.schedule import choose_schedules
+from gaf.fusion.schedules import choose_schedules
 from gaf.runtime.compiler import find_compiler
 from tests.fusion.test_piecewise import Graph
 

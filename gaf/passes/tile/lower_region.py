@@ -19,8 +19,9 @@ from gaf.dialects.common.index import Expr, Func, const, map_atoms, product, sym
 from gaf.dialects.common.names import short_name
 from gaf.dialects.tile.builder import KernelBuilder, gm
 from gaf.dialects.tile.structure import KernelOp
+from gaf.fusion.cube_schedules import node_phases
 from gaf.fusion.region import Handed, Node, NotFusible, Output, Region, reads_in
-from gaf.fusion.schedule import MatMul, Schedule, Stage, node_phases
+from gaf.fusion.schedule import MatMul, Schedule, Stage
 from gaf.passes.tile.blocks import even_columns, grid_columns, looped_rows
 from gaf.passes.tile.cube import MAX_ROWS
 from gaf.passes.tile.lower_folds import FoldEmitter

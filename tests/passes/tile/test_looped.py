@@ -30,10 +30,11 @@ from gaf.dialects.graph.ops.shape import TransposeOp
 from gaf.dialects.graph.ops.softmax import SafeSoftmaxOp, SoftmaxOp
 from gaf.dialects.tile.interpreter import interpret as run_tile
 from gaf.dialects.tile.structure import KernelOp
-from gaf.fusion import schedule
+from gaf.fusion import cube_schedules
 from gaf.fusion.online import RULE
 from gaf.fusion.region import build_region
-from gaf.fusion.schedule import Schedule, choose_schedules
+from gaf.fusion.schedule import Schedule
+from gaf.fusion.schedules import choose_schedules
 from gaf.passes.ascendc.insert_sync import insert_sync
 from gaf.passes.tile.limit_tiles import limit_tiles
 from gaf.passes.tile.lower_region import lower_region
@@ -103,7 +104,7 @@ def attention(case: Case) -> tuple[Graph, SSAValue]:
 def looped(g: Graph, y: SSAValue) -> Schedule:
     """The walk, though whole rows may suit the size better."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schedule, "SHORT_ROW", 0)
+        patch.setattr(cube_schedules, "SHORT_ROW", 0)
         return next(s for s in choose_schedules(build_region(g.ops, [y])) if s.looped)
 
 
