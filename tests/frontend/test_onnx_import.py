@@ -17,7 +17,7 @@ from gaf.dialects.graph.contract import location_name
 from gaf.dialects.graph.model import Model, conditions
 from gaf.dialects.graph.ops.foreign import ForeignOp
 from gaf.dialects.graph.ops.structure import ConstantOp, WeightOp
-from gaf.errors import InvalidInputError, UnsupportedError
+from gaf.errors import InvalidInputError
 from gaf.frontend.onnx import export_model, load_onnx
 from gaf.frontend.onnx.shapes import parse_input_shape
 from tests.frontend.onnx_models import (

@@ -511,7 +511,6 @@ class RegionEmitter:
     def store(self, number: int, grid_axes: Sequence[str]) -> None:
         out = self.region.outputs[number]
         index = self.index(out.index)
-        node = self.region.nodes[out.node]
         value = self._stored(out, index)
         names = {n.removesuffix(".lo") for e in index for n in e.names()}
         if self.schedule.split is not None and self.rename[self.schedule.split.axis] in names:

@@ -33,11 +33,12 @@ from gaf.passes.tile.buffers import Carry, Leaf
 from gaf.passes.tile.cube import MAX_COLUMNS, MAX_ROWS, kept_left
 from gaf.passes.tile.emit import Condition, Emitter, VectorEmitter, Window, gm_name
 from gaf.passes.tile.forms import (
+    Address,
     find_read,
     gather_address,
+    is_transposed,
     linear,
     memory_dtype,
-    is_transposed,
     picked_lanes,
     refuse,
     require_contiguous,

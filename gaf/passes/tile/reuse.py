@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xdsl.ir import Operation
 
-from gaf.dialects.common.index import Expr, const, product, sym
+from gaf.dialects.common.index import Expr, const, sym
 from gaf.dialects.tile.attributes import BindingsAttr
 from gaf.dialects.tile.compute import FillOp, IndexOp, MapOp
 from gaf.dialects.tile.folds import ReduceOp

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-import numpy as np
 
 from gaf.dialects.common import dtype as dt
 from gaf.dialects.common.index import const, exact_div, expr, product
@@ -16,7 +15,7 @@ from gaf.dialects.graph.ops.binary import AddOp, DivOp, MaxOp, MinOp, MulOp, Pow
 from gaf.dialects.graph.ops.cast import CastOp
 from gaf.dialects.graph.ops.common import dim_list, norm_axis, number
 from gaf.dialects.graph.ops.compare import EqualOp, WhereOp
-from gaf.dialects.graph.ops.create import FullOp, PositionsOp
+from gaf.dialects.graph.ops.create import PositionsOp
 from gaf.dialects.graph.ops.matmul import MatMulOp, matmul
 from gaf.dialects.graph.ops.pool import AveragePoolOp
 from gaf.dialects.graph.ops.reduce import ReduceL1Op, ReduceL2Op, ReduceMaxOp, ReduceMeanOp
