@@ -543,6 +543,7 @@ def test_cost_grows_with_the_work() -> None:
     assert sorted(free) == [
         "ascendc.cross_core_set_flag",
         "ascendc.cross_core_wait_flag",
+        "ascendc.release_mmad",
         "ascendc.set_flag",
         "ascendc.set_hf32",
         "ascendc.sync_all",
