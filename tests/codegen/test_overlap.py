@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed as dist
 
 from gaf.codegen.overlap import overlap_module
 from gaf.codegen.project import project_files
@@ -22,6 +20,9 @@ from gaf.dialects.graph.ops.structure import FusedOp
 from gaf.runtime.compiler import find_compiler
 from gaf.runtime.samples import build_program
 from tests.passes.test_overlap_collectives import fused, overlaps, parallel_block, random_ranks
+
+torch = pytest.importorskip("torch")
+dist = pytest.importorskip("torch.distributed")
 
 
 @pytest.fixture

@@ -8,15 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from torch import nn
 
 import gaf
 from gaf.dialects.graph.ops.collective import AllReduceOp
 from gaf.runtime.ranks import run_ranks
 
+torch = pytest.importorskip("torch")
+dist, mp, nn = torch.distributed, pytest.importorskip("torch.multiprocessing"), torch.nn
 pytestmark = pytest.mark.skipif(not dist.is_available(), reason="this PyTorch has no torch.distributed")
 
 
