@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -58,3 +58,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             pytest.fail("\n".join([*lines, hint]), pytrace=False)
 
     return check
+
+
+@pytest.fixture
+def lone_group() -> Iterator[None]:
+    """PyTorch's default process group, with this process alone in it."""
+    dist = pytest.importorskip("torch.distributed")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,15 +22,6 @@ from tests.passes.test_overlap_collectives import fused, overlaps, parallel_bloc
 
 torch = pytest.importorskip("torch")
 dist = pytest.importorskip("torch.distributed")
-
-
-@pytest.fixture
-def lone_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def module_of(found: Any) -> str:

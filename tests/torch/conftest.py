@@ -8,5 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def bugs_raise(monkeypatch: pytest.MonkeyPatch) -> None:
-    importer = pytest.importorskip("gaf.frontend.torch.importer")
+    pytest.importorskip("torch")
+    from gaf.frontend.torch import importer
+
     monkeypatch.setattr(importer, "RAISE_BUGS", True)

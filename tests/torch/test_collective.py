@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -30,15 +29,6 @@ class RowParallel(nn.Module):
         from torch.distributed._functional_collectives import all_reduce
 
         return self.norm(all_reduce(self.linear(x), "sum", dist.group.WORLD) + residual)
-
-
-@pytest.fixture
-def lone_group() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
 
 
 def test_traced_all_reduce_is_a_graph_op(lone_group: None) -> None:

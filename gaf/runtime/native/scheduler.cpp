@@ -177,7 +177,7 @@ bool CoreFiber::Prepare(Launch* owner, Group* g, CoreKind kind, uint32_t block, 
     core.bufferCount = 0;
     core.pipe = nullptr;
     for (uint32_t i = 0; i < EVENT_TYPES; ++i) {
-        core.eventBusy[i] = core.eventGiven[i] = core.flags[i] = 0;
+        core.eventBusy[i] = core.flags[i] = 0;
     }
     core.maskLo = core.maskHi = ~0ull;
     core.hf32 = core.hf32Even = false;

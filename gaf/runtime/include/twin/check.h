@@ -87,6 +87,8 @@ __attribute__((always_inline)) static inline bool rule(bool, const char*, const 
 // use them).
 GAF_CHECK_FN(void setFlag(HardEvent event, int id, bool byPipe = false), )
 GAF_CHECK_FN(void waitFlag(HardEvent event, int id, bool byPipe = false), )
+// TPipe gives the program an event id, which it may use although ids 6 and 7 are TPipe's.
+GAF_CHECK_FN(void giveEvent(HardEvent event, int id), )
 GAF_CHECK_FN(void barrier(Pipe pipe), )
 
 // Order between cores. crossSet is called before the launcher raises counters. crossWait is called when the

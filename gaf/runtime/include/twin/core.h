@@ -51,7 +51,6 @@ struct Core {
     AscendC::TPipe* pipe = nullptr;
 
     uint8_t eventBusy[EVENT_TYPES] = {};  // ids held by AllocEventID, a bit each
-    uint8_t eventGiven[EVENT_TYPES] = {};  // ids that AllocEventID or FetchEventID gave the program, a bit each
     uint8_t flags[EVENT_TYPES] = {};      // hard flags that are set, a bit each
 
     uint64_t maskLo = ~0ull, maskHi = ~0ull;
@@ -116,12 +115,6 @@ enum class PostKind : uint64_t { PAIR = 1, TURN, ARRIVE, ALL, LINE };
 constexpr uint64_t PostKey(PostKind kind, uint64_t a, uint64_t b)
 {
     return static_cast<uint64_t>(kind) << 60 | (a & 0xfffffffffffull) << 16 | (b & 0xffff);
-}
-
-// Whether TPipe gave the program this event id.
-inline bool Given(AscendC::HardEvent event, int id)
-{
-    return id >= 0 && id < 8 && (Current().eventGiven[static_cast<uint32_t>(event)] >> id & 1) != 0;
 }
 
 // Whether the core has the memory of a position; of L1 a vector core has only what it hands to matmul objects.

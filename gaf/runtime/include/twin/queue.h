@@ -97,8 +97,7 @@ inline int8_t AllocEvent(HardEvent e, bool hold)
 inline int8_t GiveEvent(HardEvent e, bool hold)
 {
     const int8_t id = AllocEvent(e, hold);
-    uint8_t& given = Current().eventGiven[static_cast<uint32_t>(e)];
-    given = static_cast<uint8_t>(given | (id >= 0 ? 1u << id : 0u));
+    check::giveEvent(e, id);
     return id;
 }
 inline void ReleaseEvent(HardEvent e, int8_t id)

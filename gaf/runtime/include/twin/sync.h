@@ -14,12 +14,12 @@ namespace AscendC {
 template <HardEvent EVENT>
 inline void SetFlag(int32_t id)
 {
-    gaf_twin::check::setFlag(EVENT, id, gaf_twin::Given(EVENT, id));
+    gaf_twin::check::setFlag(EVENT, id);
 }
 template <HardEvent EVENT>
 inline void WaitFlag(int32_t id)
 {
-    gaf_twin::check::waitFlag(EVENT, id, gaf_twin::Given(EVENT, id));
+    gaf_twin::check::waitFlag(EVENT, id);
 }
 template <pipe_t PIPE>
 inline void PipeBarrier()

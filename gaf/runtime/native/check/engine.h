@@ -96,6 +96,7 @@ struct Core {
     StatePool pool;                        // states of all its memories
     CoreClock clock;
     std::array<std::array<HardFlag, EVENT_IDS>, static_cast<size_t>(HardEvent::MAX)> flags;
+    std::array<std::array<bool, EVENT_IDS>, static_cast<size_t>(HardEvent::MAX)> given{};   // ids that TPipe gave the program
     const char* node = "";
     bool atomic = false, counterMode = false, staticTensors = false;
     std::set<uintptr_t> dirtyLines;        // GM lines that the scalar unit wrote and did not clean
@@ -148,6 +149,7 @@ public:
 
     // sync.cpp
     void setFlag(HardEvent event, int id, bool byPipe);
+    void giveEvent(HardEvent event, int id);
     void waitFlag(HardEvent event, int id, bool byPipe);
     void barrier(Pipe pipe);
     void crossSet(int mode, Pipe pipe, int id);

@@ -70,6 +70,7 @@ void waitFlag(HardEvent event, int id, bool byPipe)
 {
     GAF_EITHER(waitFlag(event, id), waitFlag(event, id, byPipe))
 }
+void giveEvent(HardEvent event, int id) { GAF_CHECKED(giveEvent(event, id)) }
 void barrier(Pipe pipe) { GAF_EITHER(barrier(pipe), barrier(pipe)) }
 void crossSet(int mode, Pipe pipe, int id) { GAF_EITHER(crossSet(mode, pipe, id), crossSet(mode, pipe, id)) }
 void crossWait(int id) { GAF_EITHER(crossWait(id), crossWait(id)) }

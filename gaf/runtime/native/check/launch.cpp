@@ -183,6 +183,7 @@ int Engine::coreBegin(CoreKind kind, uint32_t block, uint32_t sub, const Arena* 
     for (auto& ids : core->flags) {
         ids.fill(HardFlag{});
     }
+    core->given = {};
     core->node = "";
     core->atomic = core->counterMode = core->staticTensors = false;
     core->dirtyLines.clear();

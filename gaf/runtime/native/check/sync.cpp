@@ -42,6 +42,13 @@ bool handsToMatmul(const Core& core, EventPipes pipes)
 
 }  // namespace
 
+void Engine::giveEvent(HardEvent event, int id)
+{
+    if (core_ != nullptr && id >= 0 && id < EVENT_IDS) {
+        core_->given[static_cast<size_t>(event)][id] = true;
+    }
+}
+
 void Engine::setFlag(HardEvent event, int id, bool byPipe)
 {
     if (core_ == nullptr) {
@@ -58,7 +65,7 @@ void Engine::setFlag(HardEvent event, int id, bool byPipe)
         violate("event-id", "SetFlag", "", name, "", -1, "event id %d of %s: ids are 0..7", id, name);
         return;
     }
-    if (!byPipe && id >= FIRST_PIPE_EVENT_ID) {
+    if (!byPipe && id >= FIRST_PIPE_EVENT_ID && !core_->given[static_cast<size_t>(event)][id]) {
         violate("event-id", "SetFlag", "", name, "", -1, "event id %d of %s belongs to TPipe: use 0..5", id,
                 name);
     }
@@ -90,7 +97,7 @@ void Engine::waitFlag(HardEvent event, int id, bool byPipe)
         violate("event-id", "WaitFlag", "", name, "", -1, "event id %d of %s: ids are 0..7", id, name);
         return;
     }
-    if (!byPipe && id >= FIRST_PIPE_EVENT_ID) {
+    if (!byPipe && id >= FIRST_PIPE_EVENT_ID && !core_->given[static_cast<size_t>(event)][id]) {
         violate("event-id", "WaitFlag", "", name, "", -1, "event id %d of %s belongs to TPipe: use 0..5", id,
                 name);
     }
